@@ -8,9 +8,10 @@ import random
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -111,6 +112,38 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_runtest_teardown() -> None:
     optional.declared = None
+
+
+# A book is 30 to 100 MB, and the folders are in memory: all of them were 4 GB. Those of a file's own fixtures go with
+# it, unless one of its tests failed.
+failed_files = set[str]()
+folders_of = dict[int, set[Path]]()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed:
+        failed_files.add(report.fspath)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Note the folders that a fixture of a file makes; those of the session stay."""
+    if fixturedef.scope != "module":
+        return (yield)
+    base = request.getfixturevalue("tmp_path_factory").getbasetemp()
+    before = set(base.iterdir())
+    try:
+        return (yield)
+    finally:
+        folders_of.setdefault(id(fixturedef), set()).update(set(base.iterdir()) - before)
+
+
+def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
+    for folder in folders_of.pop(id(fixturedef), ()):
+        if request.node.nodeid not in failed_files:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ from pipelines.fleet.places import PROJECT
 from pipelines.warehouse import database
 from tests import commands
 from tests.alarming.test_receivers import Taken, fleet_with, titles
-from tests.books import environment
+from tests.books import Book, environment
 from tests.servers import free_port, http_server, running, wait_until
 from tests.talking_servers import silence, talking_server
 
@@ -128,6 +128,7 @@ def test_two_nights_of_the_command(tmp_path: Path) -> None:
         hook = {"name": "hook", "kind": "webhook", "url": url}
         closed = f"http://127.0.0.1:{free_port()}"
         path = tiny(tmp_path, {**AWAY, "url": closed}, hook, heartbeat_url=heart)
+        Book.of(path, tmp_path / "data").start_empty()
         done = run(path)
         assert done.returncode == 1
         assert "alarms:" not in done.stderr
@@ -233,6 +234,7 @@ def test_a_run_of_dagsters_daemon_sends_its_alarms(tmp_path: Path) -> None:
             {**AWAY, "url": f"http://127.0.0.1:{free_port()}"},
             {"name": "hook", "kind": "webhook", "url": url},
         )
+        Book.of(path, tmp_path / "data").start_empty()
         with opened(path) as ask:
             ask(
                 'mutation {launchRun(executionParams: {selector: {repositoryName: "__repository__",'

@@ -86,6 +86,7 @@ BROKEN = (
 @pytest.mark.rest
 def test_what_is_broken_is_a_line_and_everything_else_is_published(tmp_path: Path) -> None:
     book = plant(tmp_path, [*SOUND, (OUTPUT, vllm("odd", "odd", container="tp0"), rising(5))], days=2)
+    book.start_empty()
     fleet, published = book.fleet.path, book.fleet.published
     project = copied_project(tmp_path, *BROKEN)
     done = run(project, fleet, tmp_path / "data", "--end", NEXT)

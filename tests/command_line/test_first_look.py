@@ -26,7 +26,7 @@ from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.fleet.places import PROJECT
 from pipelines.warehouse import database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
-from tests.books import command, environment
+from tests.books import Book, command, environment, later_command
 from tests.warehouse.upgrades import telemetry
 
 FLEET = Path(telemetry.__file__).with_name("fleet.yaml")
@@ -69,7 +69,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def at_once(fleet: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple]:
     """The figures of a run that books all dates at once."""
     data = tmp_path_factory.mktemp("at_once")
-    done = command(fleet, data)
+    done = later_command(fleet, data)
     assert done.returncode == 0, done.stdout + done.stderr
     assert " first" not in done.stdout.splitlines()[0]
     return figures(data)
@@ -78,6 +78,7 @@ def at_once(fleet: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 def looked(
     fleet: Path, data: Path, meanwhile: str = "", patched: str = "", *, wait_dates: int = 3, stretch_dates: int = 62
 ) -> subprocess.CompletedProcess[str]:
+    Book.of(fleet, data).start_empty()
     program = data / "program.py"
     text = PROGRAM.format(meanwhile=meanwhile, patched=patched, wait_dates=wait_dates, stretch_dates=stretch_dates)
     program.write_text(text, encoding="utf-8")
@@ -115,53 +116,31 @@ def costs(data: Path) -> list[tuple]:
 
 
 @pytest.mark.rest
-def test_the_newest_date_is_published_first_and_all_are_as_booked_at_once(
+def test_who_stops_it_keeps_what_is_published_and_the_next_run_goes_on(
     fleet: Path, tmp_path: Path, at_once: dict[str, tuple]
 ) -> None:
-    done = looked(fleet, tmp_path)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    lines = done.stdout.splitlines()
-    assert lines[0] == "fleet upgraded (synthetic): 2026-10-04 first"
-    assert [line for line in lines if line.startswith("published: ")] == [
-        # 90 W idle, 300 W for 13 hours of one board and 3 hours of another, until 23:58; ten minutes of 3 x 90 W later.
-        "published: 2026-10-04 35229600",
-        "published: 2026-10-01 2026-10-02 2026-10-03 2026-10-04 35391600",
-    ]
-    titles = [line for line in lines if line.startswith("fleet upgraded, ")]
-    assert titles == [
-        "fleet upgraded, 2026-10-04 to 2026-10-04: SYNTHETIC telemetry: nothing here was measured",
-        "fleet upgraded, 2026-10-01 to 2026-10-04: SYNTHETIC telemetry: nothing here was measured",
-    ]
-    assert "These are figures of 2026-10-04 alone; the 3 dates before it follow, and then the checks." in done.stdout
-    # Checks are of all dates, once.
-    assert sum(" checks: " in line for line in lines) == 1
-    # The ten minutes are no restatement of what was published minutes ago.
-    assert asked(tmp_path, "select count(*) from finance.restatements") == [(0,)]
-    assert asked(tmp_path, "select count(*) from published.advice_given") == [(0,)]
-    assert figures(tmp_path) == at_once
-    # Each run has the GPU-days that it was the first to book, of three boards, and what one took is not the other's.
-    runs = costs(tmp_path)
-    assert [run[:4] for run in runs] == [("publication", NEWEST, NEWEST, 3.0), ("end", FIRST, NEWEST, 9.0)]
-    assert runs[0][5] == runs[1][4]
+    """Stopped after the newest date, and the next run between two stretches of the others."""
+    between_stretches = """
+executed = run._executed
+def stopped(job, instance, dates, *others):
+    if str(dates[0]) == "2026-10-03":
+        raise KeyboardInterrupt
+    return executed(job, instance, dates, *others)
+run._executed = stopped
+"""
+    for stopped in (
+        looked(fleet, tmp_path, meanwhile="raise KeyboardInterrupt"),
+        looked(fleet, tmp_path, patched=between_stretches, stretch_dates=2),
+    ):
+        assert stopped.returncode == 130, stopped.stdout + stopped.stderr
+        assert stopped.stderr == "stopped. What was landed and booked so far is kept; run again to continue.\n"
+        assert asked(tmp_path, "select distinct date from marts.model_daily") == [(NEWEST,)]
 
-
-def check_that_the_next_run_goes_on(fleet: Path, data: Path, at_once: dict[str, tuple]) -> None:
-    done = command(fleet, data)
+    done = command(fleet, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("fleet upgraded (synthetic): 2026-10-01 to 2026-10-04\n")
-    assert asked(data, "select count(*) from finance.restatements") == [(0,)]
-    assert figures(data) == at_once
-
-
-@pytest.mark.rest
-def test_who_stops_it_between_the_two_keeps_the_first_and_the_next_run_goes_on(
-    fleet: Path, tmp_path: Path, at_once: dict[str, tuple]
-) -> None:
-    done = looked(fleet, tmp_path, meanwhile="raise KeyboardInterrupt")
-    assert done.returncode == 130, done.stdout + done.stderr
-    assert done.stderr == "stopped. What was landed and booked so far is kept; run again to continue.\n"
-    assert asked(tmp_path, "select distinct date from marts.model_daily") == [(NEWEST,)]
-    check_that_the_next_run_goes_on(fleet, tmp_path, at_once)
+    assert asked(tmp_path, "select count(*) from finance.restatements") == [(0,)]
+    assert figures(tmp_path) == at_once
 
 
 @pytest.mark.rest
@@ -190,39 +169,30 @@ def test_stretches_are_booked_as_at_once_and_published_together(
     lines = done.stdout.splitlines()
     assert [line for line in lines if line.startswith(("fleet upgraded (", "published: ", "2026-10-0"))] == [
         "fleet upgraded (synthetic): 2026-10-04 first",
+        # 90 W idle, 300 W for 13 hours of one board and 3 hours of another, until 23:58; ten minutes of 3 x 90 W later.
         "published: 2026-10-04 35229600",
         "fleet upgraded (synthetic): 2026-10-01 to 2026-10-04",
         "2026-10-01 to 2026-10-02, published with all dates:",
         "2026-10-03 to 2026-10-04, and all dates:",
         "published: 2026-10-01 2026-10-02 2026-10-03 2026-10-04 35391600",
     ]
+    assert [line for line in lines if line.startswith("fleet upgraded, ")] == [
+        "fleet upgraded, 2026-10-04 to 2026-10-04: SYNTHETIC telemetry: nothing here was measured",
+        "fleet upgraded, 2026-10-01 to 2026-10-04: SYNTHETIC telemetry: nothing here was measured",
+    ]
+    assert "These are figures of 2026-10-04 alone; the 3 dates before it follow, and then the checks." in done.stdout
     # The ten minutes of the newest date, published before; the second date was booked without the third, not published.
     assert asked(tmp_path, "select count(*) from finance.restatements") == [(0,)]
     assert asked(tmp_path, "select count(*) from published.advice_given") == [(0,)]
     assert figures(tmp_path) == at_once
-    assert [run[:4] for run in costs(tmp_path)] == [
+    # Each run has the GPU-days that it was the first to book, of three boards, and what one took is not the other's.
+    runs = costs(tmp_path)
+    assert runs[0][5] == runs[1][4]
+    assert [run[:4] for run in runs] == [
         ("publication", NEWEST, NEWEST, 3.0),
         ("end", FIRST, date(2026, 10, 2), 6.0),
         ("end", date(2026, 10, 3), NEWEST, 3.0),
     ]
-
-
-@pytest.mark.rest
-def test_who_stops_it_between_two_stretches_keeps_the_first_and_the_next_run_goes_on(
-    fleet: Path, tmp_path: Path, at_once: dict[str, tuple]
-) -> None:
-    stop = """
-executed = run._executed
-def stopped(job, instance, dates, *others):
-    if str(dates[0]) == "2026-10-03":
-        raise KeyboardInterrupt
-    return executed(job, instance, dates, *others)
-run._executed = stopped
-"""
-    done = looked(fleet, tmp_path, patched=stop, wait_dates=60, stretch_dates=2)
-    assert done.returncode == 130, done.stdout + done.stderr
-    assert not (tmp_path / "upgraded" / "published" / "wattledger.duckdb").exists()
-    check_that_the_next_run_goes_on(fleet, tmp_path, at_once)
 
 
 @pytest.mark.rest
@@ -237,7 +207,7 @@ def test_a_stretch_of_which_no_source_answers_stops_no_other(fleet: Path, tmp_pa
     # What the counters rose by meanwhile is spread over both dates, as in a run of all dates at once.
     alone = tmp_path / "alone"
     alone.mkdir()
-    assert command(tmp_path / "fleet" / "fleet.yaml", alone).returncode == 1
+    assert later_command(tmp_path / "fleet" / "fleet.yaml", alone).returncode == 1
     assert figures(tmp_path) == figures(alone)
 
 

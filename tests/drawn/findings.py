@@ -52,7 +52,7 @@ class Booked:
 def booked(folder: Path, cells: Sequence[Cell]) -> Booked:
     """Book all cells at once with the command line."""
     book = planted.plant(folder, [one for cell in cells for one in cell.series()], cost_rates=RATES)
-    done = books.command(folder / "fleet.yaml", folder / "data")
+    done = books.later_command(folder / "fleet.yaml", folder / "data")
     return Booked(book, "" if done.returncode == 0 else f"{done.stdout}\n{done.stderr}")
 
 

@@ -26,7 +26,7 @@ import yaml
 
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.fleet.places import PROJECT
-from tests.books import command, environment, files_source, record
+from tests.books import environment, files_source, later_command, record
 from tests.planted import ENERGY, INPUT, OUTPUT, WATTS, Samples, Series, board, pod, table_of, vllm
 
 STEP = 300
@@ -138,7 +138,7 @@ class Nights:
 
     def run(self, name: str, *options: str) -> None:
         """A run of the command line: nothing is refused, nothing fails."""
-        done = command(self.folder / "fleet.yaml", self.folder / "data", *options)
+        done = later_command(self.folder / "fleet.yaml", self.folder / "data", *options)
         assert done.returncode == 0, done.stdout + done.stderr
         self.printed[name] = done.stdout
 

@@ -61,7 +61,7 @@ def written(folder: Path, bucket: str) -> None:
             "postgresql": {"dsn_env": DSN},
             "object_store": {"url": f"{bucket}/ledger", "tables": "delta", "keep_days": 10},
         },
-    )
+    ).start_empty()
 
 
 def ask(folder: Path, *words: str) -> str:

@@ -115,7 +115,7 @@ def written(folder: Path) -> Book:
     (folder / "trace.csv").write_text(AZURE)
     (folder / "spans.jsonl").write_text(json.dumps(OTLP) + "\n")
     columns = {"duration_seconds": "seconds", "status": "status", "tenant": "tenant", "team": "team", "user": "who"}
-    return plant(
+    book = plant(
         folder,
         [
             (ENERGY, board("GPU-a", "n-a", **pod("chat-0")), rising(360_000)),
@@ -132,6 +132,8 @@ def written(folder: Path) -> Book:
             {"name": "trace", "kind": "azure_trace", "path": "trace.csv", "model": "chat"},
         ],
     )  # fmt: skip
+    book.start_empty()
+    return book
 
 
 def ask(folder: Path, *arguments: str, status: int | None = 0) -> str:
