@@ -156,11 +156,11 @@ def command(fleet: Path, data: Path, *options: object, **more: str) -> subproces
     words, surroundings = arguments(fleet, *options), environment(data, **more)
     if "TZ" in more:  # which Python and packages read as they load
         return subprocess.run(
-            words, env=surroundings, cwd=PROJECT, capture_output=True, text=True, timeout=900, check=False
+            words, env=surroundings, cwd=PROJECT, capture_output=True, text=True, timeout=1500, check=False
         )
     # dbt parses here: in a forked process it was once seen to wait for ever, for a thread that is not in a fork.
     prepared_project()
-    return commands.run(words[words.index("pipelines") + 1 :], surroundings, timeout=900)
+    return commands.run(words[words.index("pipelines") + 1 :], surroundings, timeout=1500)
 
 
 def later_command(fleet: Path, data: Path, *options: object, **more: str) -> subprocess.CompletedProcess[str]:

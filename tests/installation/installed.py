@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.optional import PROJECT
 
-LIMIT_SECONDS = 300
+LIMIT_SECONDS = 600
 
 
 def built_wheel(project: Path, folder: Path) -> Path:

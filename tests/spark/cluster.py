@@ -10,7 +10,7 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,10 +85,11 @@ class Cluster:
     @contextmanager
     def driver(self, **java_options: str) -> Iterator[Driver]:
         """One process in which `pipelines.spark.driver` uses this cluster; its JVM ends with it."""
-        variables = self.environment(**java_options)
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(1, mp_context=context, initializer=_set_variables, initargs=(variables,)) as pool:
-            yield Driver(self, pool)
+        driver = Driver(self, self.environment(**java_options))
+        try:
+            yield driver
+        finally:
+            driver.end()
 
 
 @dataclass
@@ -96,11 +97,23 @@ class Driver:
     """A process that keeps its JVM from one build to the next: what Java compiled once is there for all of them."""
 
     cluster: Cluster
-    pool: ProcessPoolExecutor
+    variables: Mapping[str, str]
+    pool: ProcessPoolExecutor | None = None
+
+    def end(self) -> None:
+        """End the process, which holds up to 5 GB; the next build starts another."""
+        if self.pool is not None:
+            self.pool.shutdown()
+            self.pool = None
 
     def submit(self, work: Callable[..., T], *arguments: Any, master: str | None = None, **named: Any) -> Future[T]:
         """Start `work` in the process, on the cluster or on another `master`."""
         on = master or self.cluster.master
+        if self.pool is None:
+            context = multiprocessing.get_context("spawn")
+            self.pool = ProcessPoolExecutor(
+                1, mp_context=context, initializer=_set_variables, initargs=(self.variables,)
+            )
         return self.pool.submit(_on_master, on, work, arguments, named)
 
 
@@ -124,7 +137,7 @@ def running(folder: Path, workers: int) -> Iterator[Cluster]:
             process.wait(timeout=30)
 
 
-def _set_variables(variables: dict[str, str]) -> None:
+def _set_variables(variables: Mapping[str, str]) -> None:
     os.environ.update(variables)
 
 

@@ -202,8 +202,11 @@ def described(connection: duckdb.DuckDBPyConnection, database: str) -> list[tupl
 
 
 @pytest.mark.needs("validation-data")
-def test_one_line_of_the_fleet_file_books_mlperf_on_spark(spark_cluster: cluster.Cluster, tmp_path: Path) -> None:
+def test_one_line_of_the_fleet_file_books_mlperf_on_spark(
+    spark_cluster: cluster.Cluster, spark_driver: cluster.Driver, tmp_path: Path
+) -> None:
     validation_data()
+    spark_driver.end()  # the job has a driver of its own
     plain = DEFAULT_FLEET.with_name("mlperf.yaml")
     moved = tmp_path / "mlperf.yaml"
     moved.write_text(
