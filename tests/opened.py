@@ -1,8 +1,7 @@
 """A warehouse that a test reads many times: opened once for each state of its file.
 
-Opening one takes 45 ms of processor time, most of it for the columns of its tables, and closing it is as if nobody had
-read them. What stays open is a copy, so nothing that writes the warehouse waits for it or finds it in use. Keep out
-what is read.
+Opening and closing one takes 45 ms of processor time, most of it for the columns of its tables. What stays open is a
+copy, so nothing that writes the warehouse waits for it or finds it in use. Keep out what is read.
 """
 
 from __future__ import annotations
