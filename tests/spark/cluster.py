@@ -168,7 +168,7 @@ def _wait_for(is_there: Callable[[], bool], what: str, seconds: float = 60) -> N
         try:
             if is_there():
                 return
-        except OSError:
-            pass  # no process listens yet
+        except (OSError, ValueError):
+            pass  # no process listens yet, or not all of its pages are there: the master's first one is HTML
         time.sleep(0.2)
     raise AssertionError(f"{what} did not start within {seconds:g} s")
