@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.code_location import NIGHTLY
 from pipelines.command_line.main import main
 from pipelines.fleet.places import PROJECT
 from pipelines.serving.ending import Ending
@@ -41,8 +42,10 @@ def is_ready(url: str) -> bool:
 @pytest.mark.rest
 @pytest.mark.needs("prometheus")
 def test_serve_ticks_books_the_night_and_answers_prometheus(tmp_path: Path) -> None:
-    yesterday = datetime.now(UTC).date() - timedelta(days=1)
-    fleet = demo_fleet(tmp_path, yesterday, None, cost_rates=[
+    # Before 01:15 UTC yesterday is not due yet.
+    hour, minute = NIGHTLY
+    newest_due = (datetime.now(UTC) - timedelta(days=1, hours=hour, minutes=minute)).date()
+    fleet = demo_fleet(tmp_path, newest_due, None, cost_rates=[
         {"device_type": kind, "usd_per_gpu_hour": 2.0, "valid_from": "2020-01-01", "source": "a contract"}
         for kind in ("a100-sxm4-80gb", "h100-sxm5-80gb", "h200-sxm5-141gb", "l40s")
     ])  # fmt: skip
@@ -87,8 +90,8 @@ def test_serve_ticks_books_the_night_and_answers_prometheus(tmp_path: Path) -> N
         print(f"serve ended {time.monotonic() - began:.1f} s after SIGTERM")
     assert not textfile.exists()
     printed = log.read_text(encoding="utf-8")
-    assert f"run: books what is due up to {yesterday}" in printed
-    assert f"the run up to {yesterday} ended with status 0" in printed
+    assert f"run: books what is due up to {newest_due}" in printed
+    assert f"the run up to {newest_due} ended with status 0" in printed
     assert "Traceback" not in printed
 
     # SIGINT ends it while it makes a tick. Each line is an object of JSON.
