@@ -117,7 +117,7 @@ def pytest_runtest_teardown() -> None:
 # A book is 30 to 100 MB, and the folders are in memory: all of them were 4 GB. Those of a file's own fixtures go with
 # it, unless one of its tests failed.
 failed_files = set[str]()
-folders_of = dict[int, set[Path]]()
+folders_of = dict[pytest.FixtureDef[Any], set[Path]]()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -137,11 +137,11 @@ def pytest_fixture_setup(
     try:
         return (yield)
     finally:
-        folders_of.setdefault(id(fixturedef), set()).update(set(base.iterdir()) - before)
+        folders_of.setdefault(fixturedef, set()).update(set(base.iterdir()) - before)
 
 
 def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
-    for folder in folders_of.pop(id(fixturedef), ()):
+    for folder in folders_of.pop(fixturedef, ()):
         if request.node.nodeid not in failed_files:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -22,7 +22,7 @@ def test_a_folder_goes_with_the_file_of_its_fixture(
     is_kept: bool,
 ) -> None:
     monkeypatch.setattr(conftest, "failed_files", failed)
-    fixture: Any = SimpleNamespace(scope=scope)
+    fixture: Any = type("Fixture", (), {"scope": scope})()
     monkeypatch.setattr(conftest, "folders_of", {})
     tmp_path_factory = request.getfixturevalue("tmp_path_factory")
     before = tmp_path_factory.mktemp("before")

@@ -116,6 +116,37 @@ def costs(data: Path) -> list[tuple]:
 
 
 @pytest.mark.rest
+def test_the_newest_date_is_published_first_and_all_are_as_booked_at_once(
+    fleet: Path, tmp_path: Path, at_once: dict[str, tuple]
+) -> None:
+    done = looked(fleet, tmp_path)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "fleet upgraded (synthetic): 2026-10-04 first"
+    assert [line for line in lines if line.startswith("published: ")] == [
+        # 90 W idle, 300 W for 13 hours of one board and 3 hours of another, until 23:58; ten minutes of 3 x 90 W later.
+        "published: 2026-10-04 35229600",
+        "published: 2026-10-01 2026-10-02 2026-10-03 2026-10-04 35391600",
+    ]
+    titles = [line for line in lines if line.startswith("fleet upgraded, ")]
+    assert titles == [
+        "fleet upgraded, 2026-10-04 to 2026-10-04: SYNTHETIC telemetry: nothing here was measured",
+        "fleet upgraded, 2026-10-01 to 2026-10-04: SYNTHETIC telemetry: nothing here was measured",
+    ]
+    assert "These are figures of 2026-10-04 alone; the 3 dates before it follow, and then the checks." in done.stdout
+    # Checks are of all dates, once.
+    assert sum(" checks: " in line for line in lines) == 1
+    # The ten minutes are no restatement of what was published minutes ago.
+    assert asked(tmp_path, "select count(*) from finance.restatements") == [(0,)]
+    assert asked(tmp_path, "select count(*) from published.advice_given") == [(0,)]
+    assert figures(tmp_path) == at_once
+    # Each run has the GPU-days that it was the first to book, of three boards, and what one took is not the other's.
+    runs = costs(tmp_path)
+    assert [run[:4] for run in runs] == [("publication", NEWEST, NEWEST, 3.0), ("end", FIRST, NEWEST, 9.0)]
+    assert runs[0][5] == runs[1][4]
+
+
+@pytest.mark.rest
 def test_who_stops_it_keeps_what_is_published_and_the_next_run_goes_on(
     fleet: Path, tmp_path: Path, at_once: dict[str, tuple]
 ) -> None:
@@ -169,26 +200,17 @@ def test_stretches_are_booked_as_at_once_and_published_together(
     lines = done.stdout.splitlines()
     assert [line for line in lines if line.startswith(("fleet upgraded (", "published: ", "2026-10-0"))] == [
         "fleet upgraded (synthetic): 2026-10-04 first",
-        # 90 W idle, 300 W for 13 hours of one board and 3 hours of another, until 23:58; ten minutes of 3 x 90 W later.
         "published: 2026-10-04 35229600",
         "fleet upgraded (synthetic): 2026-10-01 to 2026-10-04",
         "2026-10-01 to 2026-10-02, published with all dates:",
         "2026-10-03 to 2026-10-04, and all dates:",
         "published: 2026-10-01 2026-10-02 2026-10-03 2026-10-04 35391600",
     ]
-    assert [line for line in lines if line.startswith("fleet upgraded, ")] == [
-        "fleet upgraded, 2026-10-04 to 2026-10-04: SYNTHETIC telemetry: nothing here was measured",
-        "fleet upgraded, 2026-10-01 to 2026-10-04: SYNTHETIC telemetry: nothing here was measured",
-    ]
-    assert "These are figures of 2026-10-04 alone; the 3 dates before it follow, and then the checks." in done.stdout
     # The ten minutes of the newest date, published before; the second date was booked without the third, not published.
     assert asked(tmp_path, "select count(*) from finance.restatements") == [(0,)]
     assert asked(tmp_path, "select count(*) from published.advice_given") == [(0,)]
     assert figures(tmp_path) == at_once
-    # Each run has the GPU-days that it was the first to book, of three boards, and what one took is not the other's.
-    runs = costs(tmp_path)
-    assert runs[0][5] == runs[1][4]
-    assert [run[:4] for run in runs] == [
+    assert [run[:4] for run in costs(tmp_path)] == [
         ("publication", NEWEST, NEWEST, 3.0),
         ("end", FIRST, date(2026, 10, 2), 6.0),
         ("end", date(2026, 10, 3), NEWEST, 3.0),
