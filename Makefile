@@ -24,6 +24,8 @@ ifneq ($(wildcard ../shared/data),)
 export WATTLEDGER_VALIDATION_DATA ?= $(abspath ../shared/data)
 endif
 export GX_ANALYTICS_ENABLED := false
+# Where it is set, as in containers, each process compiles this project anew, and pytest each file of tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs focus kubernetes metrics superset superset-bundle report-shots report-picture bi-shots bench bench-advice bench-coverage bench-empty-day bench-nights bench-receipts bench-spark lock clean

@@ -57,9 +57,11 @@ from pipelines.landing import (
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import advice_history, closings, database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
-from tests import commands, opened, optional
+from tests import commands, opened, optional, templates
 from tests.kept import kept
 from tests.replay import replay
+
+templates.compile_once()
 
 # Of one run of the command line: a machine that is full takes ten times as long as one that is not.
 LIMIT_SECONDS = 1500

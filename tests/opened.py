@@ -48,7 +48,7 @@ def _open(warehouse: Path, state: tuple[object, ...]) -> None:
         _copy.connection.close()
         _copy.folder.cleanup()
     _copy.state = ()
-    _copy.folder = tempfile.TemporaryDirectory(dir=os.environ.get("PYTEST_DEBUG_TEMPROOT"))
+    _copy.folder = tempfile.TemporaryDirectory()
     path = Path(_copy.folder.name) / warehouse.name
     shutil.copyfile(warehouse, path)
     _copy.connection = database.connect(path, read_only=True)
