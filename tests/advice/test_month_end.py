@@ -118,22 +118,27 @@ def test_the_back_test_is_of_as_many_days_as_are_to_come() -> None:
 
 
 @pytest.mark.parametrize(
+    ("series", "least", "most"), [(40, 0.75, 0.87), pytest.param(200, 0.77, 0.85, marks=pytest.mark.rest)]
+)
+@pytest.mark.parametrize(
     ("correlation", "weekly_scatter"), [(0.0, 0.0), (0.5, 0.0), (0.0, 5.0)], ids=["independent", "correlated", "weeks"]
 )
-def test_four_of_five_held_back_weeks_are_within_the_interval(correlation: float, weekly_scatter: float) -> None:
-    """Days that deviate each by itself, days that resemble the day before, and weeks that deviate as a whole: 200
-    series of 26 weeks each."""
+def test_four_of_five_held_back_weeks_are_within_the_interval(
+    correlation: float, weekly_scatter: float, series: int, least: float, most: float
+) -> None:
+    """Days that deviate each by itself, days that resemble the day before, and weeks that deviate as a whole: series of
+    26 weeks each. Of few series the share varies more: an interval of 75 % or 85 % is still found."""
     chance = np.random.default_rng(15)
-    units, days = 200, 182
-    scatter = np.repeat(chance.normal(size=(units, 26)) * weekly_scatter, 7, axis=1).ravel()
+    days = 182
+    scatter = np.repeat(chance.normal(size=(series, 26)) * weekly_scatter, 7, axis=1).ravel()
     made = pd.DataFrame(
         {
-            "unit": np.repeat(np.arange(units), days),
+            "unit": np.repeat(np.arange(series), days),
             "site": "west",
-            "date": dates(days) * units,
-            "usd": 100 + 4 * correlated(chance, (units, days), correlation).ravel() + scatter,
+            "date": dates(days) * series,
+            "usd": 100 + 4 * correlated(chance, (series, days), correlation).ravel() + scatter,
         }
     )
     found = month_end.forecast(made, booked(days), RESTS, AS_OF)
     assert set(found["coverage_weeks"]) == {24}
-    assert 0.77 <= found["coverage_ratio"].mean() <= 0.85
+    assert least <= found["coverage_ratio"].mean() <= most
