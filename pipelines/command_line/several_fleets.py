@@ -19,11 +19,11 @@ from pipelines.alarming import alarm_memory
 from pipelines.command_line.month_headline import BUDGET_COLUMNS
 from pipelines.command_line.text_tables import RATIO, TEXT, explained, table
 from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
+from pipelines.publishing import published_tables
 from pipelines.warehouse import database
 from pipelines.warehouse.refusals import QuestionError
 
 VARIABLE = "WATTLEDGER_FLEETS"
-SCHEMAS = ("finance", "marts", "published")
 ALL = "all"
 
 _LEDGER = f"""
@@ -142,12 +142,12 @@ def opened(fleets: Sequence[Fleet]) -> duckdb.DuckDBPyConnection:
     for place, fleet in enumerate(published):
         alias = f"fleet_{place}"
         connection.execute(f"attach {database.literal(fleet.snapshot)} as {alias} (read_only)")
-        for schema in SCHEMAS:
+        for schema in published_tables.SCHEMAS:
             for name in database.tables(connection, schema, alias):
                 rest = "* exclude (fleet)" if _has_fleet(connection, alias, schema, name) else "*"
                 query = f'select {database.literal(fleet.fleet)} as fleet, {rest} from {alias}.{schema}."{name}"'
                 held.setdefault(f'{schema}."{name}"', []).append(query)
-    for schema in SCHEMAS:
+    for schema in published_tables.SCHEMAS:
         connection.execute(f"create schema {schema}")
     for name, queries in sorted(held.items()):
         connection.execute(f"create view {name} as {' union all by name '.join(queries)}")
