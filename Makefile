@@ -2,6 +2,8 @@
 
 FLEET ?= fleets/demo.yaml
 GPUS ?= 1000
+MEASURE_PYTHON ?= python3
+WHEELS_PYTHON ?= 3.12
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
@@ -28,7 +30,7 @@ export GX_ANALYTICS_ENABLED := false
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs focus kubernetes metrics superset superset-bundle report-shots report-picture bi-shots bench bench-advice bench-coverage bench-empty-day bench-nights bench-receipts bench-spark lock clean
+.PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs focus kubernetes metrics superset superset-bundle report-shots report-picture bi-shots bench bench-advice bench-coverage bench-empty-day bench-nights bench-receipts bench-spark measure measure-wheels lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -118,6 +120,15 @@ bench-nights: $(READY)  ## what a night costs as a fleet grows old: seconds and 
 bench-receipts: $(READY)  ## whether receipts hold, on simulated engines of known law, and what 10 million cost, printed (some 15 minutes); ARGS="--seed 2 --laws 50"
 	@$(BIN)/python -m bench.receipt_truth $(ARGS)
 	@$(BIN)/python -m bench.receipt_speed
+
+measure:  ## what a model of 8 billion random weights takes on this host's NVIDIA accelerator (9 minutes; needs PyTorch: MEASURE_PYTHON=/path/to/python); ARGS="--smoke --out FOLDER"
+	@$(MEASURE_PYTHON) -m bench.measured $(ARGS)
+
+measure-wheels: $(READY)  ## the agent's packages in data/wheels, for `make measure` on a host without a network: x86-64, WHEELS_PYTHON=3.12
+	@rm -rf data/wheels && mkdir -p data/wheels
+	@$(BIN)/python -c "from bench.measured.__main__ import agent_packages; print(*agent_packages(), sep='\n')" > data/wheels/packages.txt
+	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary :all: --python-version $(WHEELS_PYTHON) \
+		--platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64 --dest data/wheels --requirement data/wheels/packages.txt
 
 bench-spark: has-java $(SPARK_READY)  ## the same models on Spark and on DuckDB as samples grow, printed (needs Java 17)
 	@$(BIN)/python -m bench --legs growth $(ARGS)
