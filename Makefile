@@ -121,8 +121,8 @@ bench-receipts: $(READY)  ## whether receipts hold, on simulated engines of know
 	@$(BIN)/python -m bench.receipt_truth $(ARGS)
 	@$(BIN)/python -m bench.receipt_speed
 
-measure:  ## what a model of 8 billion random weights takes on this host's NVIDIA accelerator (9 minutes; needs PyTorch: MEASURE_PYTHON=/path/to/python); ARGS="--smoke --out FOLDER"
-	@$(MEASURE_PYTHON) -m bench.measured $(ARGS)
+measure:  ## what a model of 8 billion random weights takes on this host's NVIDIA accelerator (9 minutes; needs PyTorch: MEASURE_PYTHON=/path/to/python); OUT=FOLDER ARGS=--smoke
+	@$(MEASURE_PYTHON) -m bench.measured $(if $(OUT),--out $(OUT)) $(ARGS)
 
 measure-wheels: $(READY)  ## the agent's packages in data/wheels, for `make measure` on a host without a network: x86-64, WHEELS_PYTHON=3.12
 	@rm -rf data/wheels && mkdir -p data/wheels

@@ -34,7 +34,10 @@ def main() -> int:
     started_at = time.time()
     options = _options()
     add_wheels()
-    if reason := why_not():
+    reason = why_not()
+    if not reason and options.out.is_dir() and any(options.out.iterdir()):
+        reason = f"{options.out} is not empty. Name another folder for the files: --out FOLDER"
+    if reason:
         print(f"measure: {reason}", file=sys.stderr)
         return 2
     # Ended early, it still leaves its files whole.
@@ -54,7 +57,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.measured", description=__doc__.partition("\n")[0])
     new = PROJECT / "data" / "measured" / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     parser.add_argument("--smoke", action="store_true", help="a small model and short stretches, 40 s in all")
-    parser.add_argument("--out", type=Path, default=new, help="a folder to make; default: data/measured/<time>")
+    parser.add_argument("--out", type=Path, default=new, help="a folder for the files; default: data/measured/<time>")
     return parser.parse_args()
 
 

@@ -31,11 +31,11 @@ log = logging.getLogger(__name__)
 
 
 def run(plan: Plan, load_maker: Callable[[], MakeEngine], out: Path, started_at: float) -> int:
-    """Measure into the folder `out`, which is made. The exit status: 1 where a stretch failed or the agent ended early.
+    """Measure into an empty folder `out`. The exit status: 1 where a stretch failed or the agent ended early.
 
     `load_maker` imports what makes the model; that takes seconds, and is done while the board idles.
     """
-    out.mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)
     page = Page()
     server, thread = start_http_server(0, "127.0.0.1", page.registry)
     files = Files(out, plan, f"{recorders.HOST}:{server.server_port}", nvml_calls.answers())
@@ -82,7 +82,7 @@ def _measure(plan: Plan, load_maker: Callable[[], MakeEngine], files: Files, pag
     files.facts["left_out"] = []
     with files.requests.open("a", encoding="utf-8") as requests:
         _measure_stretches(plan, Load(engine, page, requests), files, started_at)
-    files.write()
+    time.sleep(2 * recorders.PAGE_SECONDS)  # the agent has yet to see the last counts
 
 
 def _measure_stretches(plan: Plan, load: Load, files: Files, started_at: float) -> None:
