@@ -154,6 +154,9 @@ class Pairing:
                     source, table, self._columns(source, table), _none(removed), f"({rows}) is true and {_none(added)}"
                 )
             )
+        names = [column.new for column in pairs[0].columns]
+        if len(pairs) == 1 and names != [name for name in self.new[table] if name in names]:
+            self.differences.append(f"{table}: the columns are in another order")
         known = {column.new for pair in pairs for column in pair.columns}
         for name in self.new[table]:
             if name not in known and not self._matching(None, f"{table}.{name}"):
@@ -172,9 +175,6 @@ class Pairing:
                     self.differences.append(f"{source}.{column}: {kind} in the old file, {kinds[name]} in the new one")
             elif not self._matching(f"{source}.{column}", None):
                 self.differences.append(f"{source}.{column}: only in the old file")
-        names = [column.new for column in columns]
-        if names != [name for name in kinds if name in names]:
-            self.differences.append(f"{source}: the columns are in another order")
         return tuple(columns)
 
     def _expected_rows(self, side: str, table: str) -> list[str]:

@@ -258,18 +258,18 @@ ON_PURPOSE = {
             ' these columns differ: "usd_per_gpu_hour"'
         ],
     ),
+    # Their columns cannot have both orders. Rows may be added to them, and columns removed and added.
     "joined": (
-        "create table raw.all as select 'power' as kind, series_id, value, null::bigint as bytes from raw.power_samples"
-        " union all by name select 'outcome' as kind, outcome from raw.landings; drop table raw.power_samples;"
-        " alter table raw.landings drop column run_id; alter table raw.landings drop column landed_at",
+        "create table raw.all as select 'power' as kind, value, series_id from raw.power_samples"
+        " union all by name select 'rate' as kind, usd_per_gpu_hour as usd from reference.rates"
+        " union all by name select 'new' as kind; drop table raw.power_samples; drop table reference.rates",
         [
             {"old": "raw.power_samples", "new": "raw.all", "rows": "kind = 'power'"},
-            {"new": "raw.all", "rows": "kind = 'outcome'"},
+            {"old": "reference.rates", "new": "raw.all", "rows": "kind = 'rate'"},
+            {"old": "reference.rates.usd_per_gpu_hour", "new": "raw.all.usd"},
+            {"old": "reference.rates.device_type"},
+            {"new": "raw.all", "rows": "kind = 'new'"},
             {"new": "raw.all.kind"},
-            {"new": "raw.all.bytes"},
-            {"new": "raw.all.outcome"},
-            {"old": "raw.landings.run_id"},
-            {"old": "raw.landings.landed_at"},
         ],
         [],
     ),
