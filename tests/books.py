@@ -57,7 +57,7 @@ from pipelines.landing import (
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import advice_history, closings, database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
-from tests import commands, opened, optional, templates
+from tests import commands, metered, opened, optional, templates
 from tests.kept import kept
 from tests.replay import replay
 
@@ -159,6 +159,7 @@ def command(fleet: Path, data: Path, *options: object, **more: str) -> subproces
     outputs."""
     words, surroundings = arguments(fleet, *options), environment(data, **more)
     if "TZ" in more:  # which Python and packages read as they load
+        metered.counts["commands"] += 1
         return subprocess.run(
             words, env=surroundings, cwd=PROJECT, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
         )
@@ -235,6 +236,7 @@ class Book:
 
     def write(self, start: date, end: date, *, threads: int = 1) -> tuple[date, date]:
         """Book what is landed of the dates [start, end) and what else is due; returns the dates that were booked."""
+        metered.counts["bookings"] += 1
         with self.connection() as connection:
             first, last = due_dates.dates_to_book(connection, start, end)
             is_seeded = connection.execute(

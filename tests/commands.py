@@ -22,6 +22,8 @@ from importlib.machinery import ModuleSpec
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
+from tests import metered
+
 # Where it is installed (`make test-spark`), pyspark takes this process, like xdist's workers, for its own doctests and
 # ends it.
 if sys.modules["__main__"].__spec__ is None:
@@ -33,10 +35,14 @@ PROJECT = Path(__file__).parents[1]
 def run(arguments: Sequence[str], environment: Mapping[str, str], timeout: float) -> subprocess.CompletedProcess[str]:
     """`python -m pipelines` with these arguments, in the project's folder; TimeoutExpired after `timeout` seconds."""
     with tempfile.TemporaryDirectory() as folder:
-        out, err = Path(folder) / "out", Path(folder) / "err"
-        process = _context().Process(target=_run, args=(list(arguments), dict(environment), str(out), str(err)))
+        out, err, used = (Path(folder) / name for name in ("out", "err", "used"))
+        files = (str(out), str(err), str(used))
+        process = _context().Process(target=_run, args=(list(arguments), dict(environment), *files))
+        metered.counts["commands"] += 1
         process.start()
         process.join(timeout)
+        if used.exists():
+            metered.seconds_elsewhere.append(float(used.read_text()))
         if process.is_alive():
             process.kill()
             process.join()
@@ -54,8 +60,9 @@ def _context() -> ForkServerContext:
     return context
 
 
-def _run(arguments: list[str], environment: dict[str, str], out: str, err: str) -> None:
-    """In the forked process: become `python -m pipelines`, and end as it does."""
+def _run(arguments: list[str], environment: dict[str, str], out: str, err: str, used: str) -> None:
+    """In the forked process: become `python -m pipelines`, and end as it does. Only it knows its processor seconds: the
+    process that waits for it is the server's."""
     for number, path in ((1, out), (2, err)):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(file, number)
@@ -78,6 +85,7 @@ def _run(arguments: list[str], environment: dict[str, str], out: str, err: str) 
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
+    Path(used).write_text(str(metered.core_seconds()))
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

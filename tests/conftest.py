@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # Dagster and dbt make millions of objects that live as long as the process (`pipelines/__main__.py`).
 gc.set_threshold(50_000, 20, 100)
 
+pytest_plugins = ("tests.metered",)
+
 # Names of tests are known here alone, not to a proxy of this machine.
 for _name in ("http_proxy", "https_proxy", "no_proxy"):
     os.environ.pop(_name, None)
