@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +32,21 @@ PAGE_SIZE = "1m"
 # copied (garbage collection was a fifth of the time).
 DRIVER_MEMORY = "4g"
 DRIVER_JAVA_OPTIONS = "-XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xmn2500m"
+# One build alone is over before the second compiler pays: 355 instead of 406 processor seconds (docs/scale.md).
+SHORT_DRIVER_JAVA_OPTIONS = f"{JAVA_OPTIONS} -Xmn2500m"
+# A few rows are read before Java code for them is made, and need no second look at the plan. Not so millions: of the
+# build of ordinary mess (2.5 million samples) tasks then were 217 of the driver's first 565 processor seconds.
+FOR_FEW_ROWS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+# Spark's own, set again where a driver has had the others.
+FOR_MANY_ROWS = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.adaptive.enabled": "true",
+}
 
 T = TypeVar("T")
 
@@ -65,27 +81,37 @@ class Cluster:
             return int(json.load(answer)["aliveworkers"])
 
     def environment(
-        self, *, java_options: str = JAVA_OPTIONS, driver_java_options: str = DRIVER_JAVA_OPTIONS
+        self,
+        *,
+        java_options: str = JAVA_OPTIONS,
+        driver_java_options: str = DRIVER_JAVA_OPTIONS,
+        settings: Mapping[str, str] = {},
+        **more: str,
     ) -> dict[str, str]:
-        """What makes `pipelines.spark.driver` use this cluster."""
-        configuration = self.folder / "configuration"
-        configuration.mkdir(exist_ok=True)
-        (configuration / "spark-defaults.conf").write_text(
-            f"spark.driver.memory {DRIVER_MEMORY}\nspark.executor.memory {EXECUTOR_MEMORY}\n"
-            f"spark.driver.host 127.0.0.1\nspark.buffer.pageSize {PAGE_SIZE}\n"
-            f"spark.driver.extraJavaOptions {driver_java_options}\n"
-            f"spark.executor.extraJavaOptions {java_options}\n"
-        )
+        """What makes `pipelines.spark.driver` use this cluster. `settings` are Spark's own, `more` other variables."""
+        written = {
+            "spark.driver.memory": DRIVER_MEMORY,
+            "spark.executor.memory": EXECUTOR_MEMORY,
+            "spark.driver.host": "127.0.0.1",
+            "spark.buffer.pageSize": PAGE_SIZE,
+            "spark.driver.extraJavaOptions": driver_java_options,
+            "spark.executor.extraJavaOptions": java_options,
+            **settings,
+        }
+        configuration = Path(tempfile.mkdtemp(prefix="configuration-", dir=self.folder))
+        lines = [f"{name} {value}\n" for name, value in written.items()]
+        (configuration / "spark-defaults.conf").write_text("".join(lines))
         return {
             "WATTLEDGER_SPARK_MASTER": self.master,
             "SPARK_CONF_DIR": str(configuration),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            **more,
         }
 
     @contextmanager
-    def driver(self, **java_options: str) -> Iterator[Driver]:
+    def driver(self, **options: Any) -> Iterator[Driver]:
         """One process in which `pipelines.spark.driver` uses this cluster; its JVM ends with it."""
-        driver = Driver(self, self.environment(**java_options))
+        driver = Driver(self, self.environment(**options))
         try:
             yield driver
         finally:
@@ -106,15 +132,22 @@ class Driver:
             self.pool.shutdown()
             self.pool = None
 
-    def submit(self, work: Callable[..., T], *arguments: Any, master: str | None = None, **named: Any) -> Future[T]:
-        """Start `work` in the process, on the cluster or on another `master`."""
+    def submit(
+        self,
+        work: Callable[..., T],
+        *arguments: Any,
+        master: str | None = None,
+        settings: Mapping[str, str] = FOR_MANY_ROWS,
+        **named: Any,
+    ) -> Future[T]:
+        """Start `work` in the process, on the cluster or on another `master`, with these settings of Spark."""
         on = master or self.cluster.master
         if self.pool is None:
             context = multiprocessing.get_context("spawn")
             self.pool = ProcessPoolExecutor(
                 1, mp_context=context, initializer=_set_variables, initargs=(self.variables,)
             )
-        return self.pool.submit(_on_master, on, work, arguments, named)
+        return self.pool.submit(_on_master, on, dict(settings), work, arguments, named)
 
 
 @contextmanager
@@ -141,8 +174,18 @@ def _set_variables(variables: Mapping[str, str]) -> None:
     os.environ.update(variables)
 
 
-def _on_master(master: str, work: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def _on_master(
+    master: str,
+    settings: dict[str, str],
+    work: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    named: dict[str, Any],
+) -> Any:
+    from pyspark import SparkContext  # noqa: PLC0415 (an optional group)
+
     os.environ["WATTLEDGER_SPARK_MASTER"] = master
+    for name, value in settings.items():
+        SparkContext.setSystemProperty(name, value)
     return work(*arguments, **named)
 
 

@@ -3,7 +3,7 @@ table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import date
@@ -18,7 +18,7 @@ from pipelines.spark import driver
 from pipelines.spark.committed_marts import committed_rows
 from tests.books import Book
 from tests.models import marts
-from tests.spark.cluster import Driver
+from tests.spark.cluster import FOR_MANY_ROWS, Driver
 
 Raw = tuple[dict[str, list[str]], Path]  # the sample files by table, and the control folder
 
@@ -67,13 +67,15 @@ def building(
     *,
     project: Path = DBT_PROJECT,
     master: str | None = None,
+    settings: Mapping[str, str] = FOR_MANY_ROWS,
 ) -> Future[driver.Build]:
-    """A build under way, on the cluster or on another `master`."""
+    """A build under way, on the cluster or on another `master`, with these settings of Spark."""
     dbt_vars = {
         "grid_seconds": book.fleet.grid_seconds,
         "max_spread_seconds": round(book.fleet.max_spread_days * 86400),
     }
-    return running.submit(driver.build, lake, *raw, *dates, dbt_vars=dbt_vars, project=project, master=master)
+    build = partial(driver.build, dbt_vars=dbt_vars, project=project)
+    return running.submit(build, lake, *raw, *dates, master=master, settings=settings)
 
 
 def compared(book: Book, lake: Path, title: str, start: date, end: date) -> int:
