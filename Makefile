@@ -30,7 +30,7 @@ export GX_ANALYTICS_ENABLED := false
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs focus kubernetes metrics superset superset-bundle report-shots report-picture bi-shots bench bench-advice bench-coverage bench-empty-day bench-nights bench-receipts bench-spark measure measure-wheels lock clean mission
+.PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs focus kubernetes metrics superset superset-bundle report-shots report-picture bi-shots bench bench-advice bench-coverage bench-empty-day bench-nights bench-receipts bench-spark measure measure-wheels lock clean mission mutants
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ test-whole: lint  ## lint, then every test but those of test-spark and test-bi
 
 mission: $(READY)  ## what the product promises, a question a row, with the answer worked out by hand beside the given one (tests/mission/mission.yaml)
 	@$(BIN)/python -m tests.mission
+
+mutants: $(READY)  ## whether the tests see small falsifications of the product, each tried on its own (hours); ARGS="'carbon-*' --suite test", ARGS='--table before after'
+	@$(BIN)/python -m tests.mutants $(ARGS)
 
 drawn: $(READY)  ## odd files, odd labels and worlds of a fresh seed, booked: SEED=1 repeats one; ARGS='--cells 0 --files 0 --worlds 200 --reduce'
 	@$(BIN)/python -m tests.drawn $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -59,6 +59,7 @@ from pipelines.warehouse import advice_history, closings, database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
 from tests import commands, metered, opened, optional, templates
 from tests.kept import kept
+from tests.mutants.listed import mutants
 from tests.replay import replay
 
 templates.compile_once()
@@ -445,14 +446,18 @@ def create_advice_models(connection: duckdb.DuckDBPyConnection, *names: str) -> 
             connection.execute(f"create view {name} as {sql}")
 
 
-def broken_project(folder: Path, file: str, right: str, wrong: str) -> Path:
-    """A copy of the dbt project in which `right` (once, in `file`) became `wrong`."""
+def broken_project(folder: Path, file: str = "", right: str = "", wrong: str = "", *, mutant: str = "") -> Path:
+    """A copy of the dbt project in which `right` (once, in `file`) became `wrong`; with `mutant`, as the mutant of this
+    name has them (tests/mutants/mutants.yaml)."""
     project = folder / "dbt_project"
     shutil.copytree(DBT_PROJECT, project, ignore=shutil.ignore_patterns("target", "logs"))
-    text = (project / file).read_text(encoding="utf-8")
-    if text.count(right) != 1:
-        raise AssertionError(f"{file} holds {text.count(right)} times, expected once: {right}")
-    (project / file).write_text(text.replace(right, wrong), encoding="utf-8")
+    if mutant:
+        mutants()[mutant].apply(folder)
+    else:
+        text = (project / file).read_text(encoding="utf-8")
+        if text.count(right) != 1:
+            raise AssertionError(f"{file} holds {text.count(right)} times, expected once: {right}")
+        (project / file).write_text(text.replace(right, wrong), encoding="utf-8")
     # Of the parsed project dbt then reads only the changed file anew: half a second instead of five.
     prepared_project()
     (project / "target").mkdir()

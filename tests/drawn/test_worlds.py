@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.fleet.places import DBT_PROJECT
 from tests.books import Book
 from tests.drawn.cells import Cell, drawn, plant
 from tests.drawn.genes import VALUES, drawn_genes
-from tests.drawn.mutations import MUTATIONS, Mutation
 from tests.drawn.verdicts import wrong_figures
 
 SEED, COUNT, APART = 1, 200, 6
@@ -71,8 +69,3 @@ def test_worlds_are_booked_as_they_were_in_other_intervals(tmp_path: Path, grid_
     book.run()
     assert wrong_figures(book, cells) == []
     assert book.broken() == {}
-
-
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda one: one.rule)
-def test_a_rule_that_can_be_broken_stands_in_one_place(mutation: Mutation) -> None:
-    assert (DBT_PROJECT / mutation.file).read_text(encoding="utf-8").count(mutation.right) == 1

@@ -1,0 +1,74 @@
+"""`make mutants`: whether the tests see each of many small falsifications; results are in tests/mutants/results.csv.
+
+The mutants are tried on a commit, in trees beside this checkout, which stays as it is. A run that was stopped goes on
+where it was. A row that is deleted from the results is tried again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import sys
+import time
+
+from tests.mutants.listed import mutants
+from tests.mutants.results import KILLED, NO_TEXT, SUITES, Results, table
+from tests.mutants.trees import Tree, commit_of
+from tests.mutants.trials import Trials
+
+
+def main() -> int:
+    """0 where all have a verdict, 1 where a control is killed, or a mutant moved down in the table."""
+    parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", default=["*"], help="of these mutants, such as 'pue-*' (all)")
+    parser.add_argument(
+        "--checkout", default="HEAD", help="the commit, or a checkout, whose tests and code are tried (HEAD)"
+    )
+    parser.add_argument("--column", default="after", help="the name of these tests among the results (after)")
+    parser.add_argument("--suite", choices=SUITES, help="only this suite (first test, then test-rest on its survivors)")
+    parser.add_argument("--jobs", type=int, default=2, help="how many trees are broken at a time (2)")
+    parser.add_argument("--seconds", type=int, default=180, help="of the processor, for each mutant alone (180)")
+    parser.add_argument("--hours", type=float, default=float("inf"), help="after which no trial begins (no end)")
+    parser.add_argument(
+        "--table", nargs=2, metavar=("BEFORE", "AFTER"), help="only print two columns beside each other"
+    )
+    chosen = parser.parse_args()
+    results = Results()
+    matching = [
+        mutant for name, mutant in mutants().items() if any(fnmatch.fnmatch(name, wanted) for wanted in chosen.names)
+    ]
+    if chosen.table:
+        lines, moved_down = table(results, [mutant.name for mutant in matching], *chosen.table)
+        print("\n".join(lines))
+        return 1 if moved_down else 0
+    commit = commit_of(chosen.checkout)
+    trees = [Tree.of(commit, str(number)) for number in range(1, chosen.jobs + 1)]
+    trials = Trials(
+        chosen.column,
+        commit,
+        trees,
+        Tree.of(commit, "sound"),
+        results,
+        chosen.seconds,
+        time.monotonic() + 3600 * chosen.hours,
+    )
+    for suite in [chosen.suite] if chosen.suite else SUITES:
+        tried_before = list(SUITES)[: list(SUITES).index(suite)]
+        verdicts = {
+            mutant: {results.verdict(chosen.column, mutant.name, one) for one in tried_before} for mutant in matching
+        }
+        trials.run([mutant for mutant in matching if not verdicts[mutant] & {KILLED, NO_TEXT}], suite)
+    for tree in (*trees, trials.sound):
+        tree.remove()
+    killed = [mutant.name for mutant in matching if results.killed_in(chosen.column, mutant.name) in SUITES]
+    controls = [mutant.name for mutant in matching if mutant.control and mutant.name in killed]
+    print(f"{len(killed)} of {len(matching)} mutants are killed")
+    for name in controls:
+        print(
+            f"{name} changes no figure, and {results.killer(chosen.column, name)} kills it: does this test read text?"
+        )
+    return 1 if controls else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""A plugin of pytest for one trial of a mutant: which tests count, in which order, until when, and what failed.
+
+It is loaded into any checkout of the project (`python -m pytest -p counted_tests`), so it imports nothing of it. The
+plan is a JSON file that the environment names: `near` (folders of tests, the nearest first), `words` (files of tests
+that have one of them come first), `ignored` (beginnings of the names of tests that do not count), `seconds` (of the
+processor, after which no test begins), `answer` (the file to write).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PLAN = json.loads(Path(os.environ.pop("MUTANTS_PLAN")).read_text(encoding="utf-8"))
+# What `tests.books.broken_project` says where the text that a test falsifies is falsified already: no kill.
+GONE_TEXT = re.compile(r"holds \d+ times, expected once|times, expected once: change it in")
+
+CUT_OFF = "the mutant's time is over"
+
+failed: list[str] = []
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what does not count; first the mutant's own folder, and of each folder the files that name what it
+    falsifies, the quick ones before the slow ones."""
+    ignored = [item for item in items if item.nodeid.startswith(tuple(PLAN["ignored"]))]
+    if ignored:
+        config.hook.pytest_deselected(items=ignored)
+    files = {item.path: number for number, item in enumerate(items)}
+
+    def place(item: pytest.Item) -> tuple[int, bool, bool, int]:
+        folders = [folder for folder in PLAN["near"] if item.nodeid.startswith(f"{folder}/")]
+        rank = PLAN["near"].index(folders[0]) if folders else len(PLAN["near"])
+        is_slow = item.get_closest_marker("slow") is not None
+        return rank, not _names_it(item.path), is_slow, files[item.path]
+
+    items[:] = sorted((item for item in items if item not in set(ignored)), key=place)
+
+
+@cache
+def _names_it(path: Path) -> bool:
+    text = path.read_text(encoding="utf-8")
+    return any(re.search(rf"\b{re.escape(word)}\b", text) for word in PLAN["words"])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Any:
+    """A test that cannot falsify the text that the mutant replaced is skipped."""
+    report = yield
+    if report.failed and call.excinfo is not None and GONE_TEXT.search(str(call.excinfo.value)):
+        report.outcome = "skipped"
+        report.longrepr = (str(call.excinfo.path), 0, "Skipped: the mutant has replaced its text")
+    return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed:
+        failed.append(report.nodeid)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    if report.failed:
+        failed.append(report.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Any:
+    ended = yield
+    if PLAN["seconds"] and sum(os.times()[:4]) > PLAN["seconds"]:
+        item.session.shouldstop = CUT_OFF
+    return ended
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    import pipelines  # noqa: PLC0415 (of the tree, which comes first only once pytest runs)
+
+    answer = {
+        "failed": list(dict.fromkeys(failed)),
+        "is_whole": session.shouldstop != CUT_OFF,
+        "count": session.testscollected,
+        "code": str(pipelines.__path__[0]),
+    }
+    Path(PLAN["answer"]).write_text(json.dumps(answer), encoding="utf-8")
