@@ -12,13 +12,13 @@ import sys
 import time
 
 from tests.mutants.listed import mutants
-from tests.mutants.results import KILLED, NO_TEXT, SUITES, Results, table
+from tests.mutants.results import NO_TRIAL, SUITES, SURVIVES, Results, table
 from tests.mutants.trees import Tree, commit_of
 from tests.mutants.trials import Trials
 
 
 def main() -> int:
-    """0 where all have a verdict, 1 where a control is killed, or a mutant moved down in the table."""
+    """0, or 1 where a control is killed, a mutant could not be tried, or one moved down in the table."""
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
     parser.add_argument("names", nargs="*", default=["*"], help="of these mutants, such as 'pue-*' (all)")
     parser.add_argument(
@@ -28,6 +28,7 @@ def main() -> int:
     parser.add_argument("--suite", choices=SUITES, help="only this suite (first test, then test-rest on its survivors)")
     parser.add_argument("--jobs", type=int, default=2, help="how many trees are broken at a time (2)")
     parser.add_argument("--seconds", type=int, default=180, help="of the processor, for each mutant alone (180)")
+    parser.add_argument("--alone", action="store_true", help="leave out the runs of all tests")
     parser.add_argument("--hours", type=float, default=float("inf"), help="after which no trial begins (no end)")
     parser.add_argument(
         "--table", nargs=2, metavar=("BEFORE", "AFTER"), help="only print two columns beside each other"
@@ -53,21 +54,24 @@ def main() -> int:
         time.monotonic() + 3600 * chosen.hours,
     )
     for suite in [chosen.suite] if chosen.suite else SUITES:
-        tried_before = list(SUITES)[: list(SUITES).index(suite)]
-        verdicts = {
-            mutant: {results.verdict(chosen.column, mutant.name, one) for one in tried_before} for mutant in matching
-        }
-        trials.run([mutant for mutant in matching if not verdicts[mutant] & {KILLED, NO_TEXT}], suite)
+        is_first = suite == next(iter(SUITES))
+        alive = [one for one in matching if is_first or results.verdict(chosen.column, one.name, "test") == SURVIVES]
+        trials.run(alive, suite, is_alone=chosen.alone)
     for tree in (*trees, trials.sound):
         tree.remove()
     killed = [mutant.name for mutant in matching if results.killed_in(chosen.column, mutant.name) in SUITES]
     controls = [mutant.name for mutant in matching if mutant.control and mutant.name in killed]
     print(f"{len(killed)} of {len(matching)} mutants are killed")
+    failed = [
+        one for one in matching if NO_TRIAL in [results.verdict(chosen.column, one.name, suite) for suite in SUITES]
+    ]
+    for mutant in failed:
+        print(f"{mutant.name} was not tried: {results.killer(chosen.column, mutant.name)}")
     for name in controls:
         print(
             f"{name} changes no figure, and {results.killer(chosen.column, name)} kills it: does this test read text?"
         )
-    return 1 if controls else 0
+    return 1 if controls or failed else 0
 
 
 if __name__ == "__main__":

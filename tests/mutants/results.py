@@ -14,7 +14,7 @@ from pathlib import Path
 
 RESULTS = Path(__file__).with_name("results.csv")
 
-KILLED, SURVIVES, NOT_YET, NO_TEXT = "killed", "survives", "not yet", "text not there"
+KILLED, SURVIVES, NOT_YET, NO_TEXT, NO_TRIAL = "killed", "survives", "not yet", "text not there", "no trial"
 # Of the suites, the one that is run first and more often comes first.
 SUITES = {"test": "not rest", "test-rest": "rest"}
 
@@ -22,6 +22,7 @@ SUITES = {"test": "not rest", "test-rest": "rest"}
 @dataclass(frozen=True)
 class Result:
     """A trial: the mutant, by which tests, its verdict, the test that killed it, and what it took of the processor.
+    Of `no trial`, `killed_by` is the reason.
     `not yet` is what its own minutes did not kill: it is applied together with others, in a run of all tests."""
 
     column: str

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -28,8 +27,15 @@ LIMIT_SECONDS = 3 * 3600
 TIMES_SLOWER = 10
 
 
+class TrialFailed(Exception):
+    """Tests could not be run in a tree: the message has what was printed."""
+
+
 class NoEnd(Exception):
     """A trial did not end: whoever waits for the tests sees it."""
+
+
+running = set[subprocess.Popen[str]]()
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,6 @@ class Tree:
             answer = Path(folder, "answer.json")
             plan = {"near": [], "words": [], "ignored": [], "seconds": 0, **plan, "answer": str(answer)}
             Path(folder, "plan.json").write_text(json.dumps(plan), encoding="utf-8")
-            seconds = _seconds_of_children()
             words = ("-m", "pytest", "-p", "counted_tests", "-p", "no:cacheprovider", "-n", "0", "-q", *arguments)
             environment = {
                 "MUTANTS_PLAN": f"{folder}/plan.json",
@@ -108,11 +113,11 @@ class Tree:
             limit = TIMES_SLOWER * plan["seconds"] or LIMIT_SECONDS
             printed = self._python(*words, is_checked=False, limit=limit, **environment)
             if not answer.exists():
-                raise RuntimeError(f"pytest in {self.path} ended without an answer:\n{printed[-3000:]}")
+                raise TrialFailed(f"pytest in {self.path} ended without an answer:\n{printed[-3000:]}")
             said = json.loads(answer.read_text(encoding="utf-8"))
         if Path(said["code"]) != self.path / "pipelines":
             raise RuntimeError(f"tests in {self.path} ran the code of {said['code']}: expected that of the tree")
-        return Answer(said["failed"], said["is_whole"], said["count"], _seconds_of_children() - seconds)
+        return Answer(said["failed"], said["is_whole"], said["count"], said["seconds"])
 
     def _asked(self, word: str, *files: str) -> Any:
         with tempfile.TemporaryDirectory() as folder:
@@ -131,6 +136,7 @@ class Tree:
             text=True,
             start_new_session=True,
         )
+        running.add(process)
         try:
             printed, _ = process.communicate(timeout=limit)
         except BaseException as stopped:
@@ -142,9 +148,17 @@ class Tree:
             if isinstance(stopped, subprocess.TimeoutExpired):
                 raise NoEnd(f"no end within {limit:.0f} s") from None
             raise
+        finally:
+            running.discard(process)
         if is_checked and process.returncode:
-            raise RuntimeError(f"{' '.join(words[:2])} failed in {self.path}:\n{printed[-3000:]}")
+            raise TrialFailed(f"{' '.join(words[:2])} failed in {self.path}:\n{printed[-3000:]}")
         return printed
+
+
+def stop_all() -> None:
+    """Stop what runs in any tree."""
+    for process in tuple(running):
+        os.killpg(process.pid, signal.SIGINT)
 
 
 def commit_of(checkout: str) -> str:
@@ -160,8 +174,3 @@ def _git(folder: Path, *words: str) -> str:
     if done.returncode:
         raise RuntimeError(f"git {' '.join(words)} failed in {folder}: {done.stderr.strip()}")
     return done.stdout
-
-
-def _seconds_of_children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime

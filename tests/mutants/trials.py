@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tests.mutants.listed import Mutant, TextNotFound, textual_tests
-from tests.mutants.results import KILLED, NO_TEXT, NOT_YET, SUITES, SURVIVES, Result, Results
-from tests.mutants.trees import NoEnd, Tree
+from tests.mutants.results import KILLED, NO_TEXT, NO_TRIAL, NOT_YET, SUITES, SURVIVES, Result, Results
+from tests.mutants.trees import NoEnd, Tree, TrialFailed, stop_all
 
 UNIT_TESTS = "tests/ledger/test_dbt_units.py"
 # The folder of tests of code that has another name.
@@ -39,8 +39,8 @@ class Trials:
     _passing: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self, mutants: Iterable[Mutant], suite: str) -> None:
-        """Try the mutants that have no verdict yet."""
+    def run(self, mutants: Iterable[Mutant], suite: str, *, is_alone: bool = False) -> None:
+        """Try the mutants that have no verdict yet; with `is_alone` leave those that their minutes do not kill."""
         left = [mutant for mutant in mutants if self._verdict(mutant, suite) not in (KILLED, SURVIVES, NO_TEXT)]
         # `test-rest` takes long for whatever it kills: there all are together from the beginning.
         if suite == next(iter(SUITES)):
@@ -48,9 +48,9 @@ class Trials:
             new = [mutant for mutant in left if self._verdict(mutant, suite) != NOT_YET]
             # dbt renders a changed project anew: what changes none comes first, side by side.
             new.sort(key=lambda mutant: mutant.file.startswith("dbt_project/"))
-            self._shared_out(new, lambda tree, mutant: self._alone(tree, mutant, suite, has_units))
+            self._shared_out(new, lambda tree, mutant: self._tried(tree, mutant, suite, has_units))
             left = [mutant for mutant in left if self._verdict(mutant, suite) == NOT_YET]
-        if left:
+        if left and not is_alone:
             groups = grouped(left, self.sound.graph())
             print(f"{suite}: {len(left)} mutants in {len(groups)} runs of all tests", flush=True)
             self._shared_out(groups, lambda tree, group: self._together(tree, group, suite))
@@ -78,9 +78,18 @@ class Trials:
             try:
                 for trial in running:
                     trial.result()
-            finally:
+            except BaseException:
                 for trial in running:
                     trial.cancel()
+                stop_all()
+                raise
+
+    def _tried(self, tree: Tree, mutant: Mutant, suite: str, has_units: bool) -> None:
+        """`_alone`; what goes wrong with one mutant is its verdict, and the others go on."""
+        try:
+            self._alone(tree, mutant, suite, has_units)
+        except TrialFailed as failure:
+            self._write(mutant, suite, NO_TRIAL, " ".join(str(failure).split())[-300:], 0)
 
     def _alone(self, tree: Tree, mutant: Mutant, suite: str, has_units: bool) -> None:
         """Write the verdict of the mutant's own minutes."""

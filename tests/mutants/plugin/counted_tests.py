@@ -23,6 +23,8 @@ GONE_TEXT = re.compile(r"holds \d+ times, expected once|times, expected once: ch
 
 CUT_OFF = "the mutant's time is over"
 
+PARENT = os.getppid()
+
 failed: list[str] = []
 
 
@@ -42,6 +44,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return rank, not _names_it(item.path), is_slow, files[item.path]
 
     items[:] = sorted((item for item in items if item not in set(ignored)), key=place)
+
+
+def _seconds() -> float:
+    """What this process and those that it has waited for took of the processor."""
+    return sum(os.times()[:4])
 
 
 @cache
@@ -73,7 +80,8 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Any:
     ended = yield
-    if PLAN["seconds"] and sum(os.times()[:4]) > PLAN["seconds"]:
+    is_over = PLAN["seconds"] and _seconds() > PLAN["seconds"]
+    if is_over or os.getppid() != PARENT:  # whoever waited for this trial is gone
         item.session.shouldstop = CUT_OFF
     return ended
 
@@ -85,6 +93,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         "failed": list(dict.fromkeys(failed)),
         "is_whole": session.shouldstop != CUT_OFF,
         "count": session.testscollected,
+        "seconds": _seconds(),
         "code": str(pipelines.__path__[0]),
     }
     Path(PLAN["answer"]).write_text(json.dumps(answer), encoding="utf-8")
