@@ -1,4 +1,4 @@
-"""The list of mutants, and how a trial of one comes to its verdict: on a stand-in of a project with two tests."""
+"""The list of mutants, and how a trial of one comes to its verdict: on a stand-in of a project."""
 
 from __future__ import annotations
 
@@ -127,39 +127,47 @@ def test_halving_finds_each_mutant_that_fails_a_test() -> None:
 
 # --- trials -----------------------------------------------------------------------------------------------------------
 
+GIT = shutil.which("git") or "git"
 PRICE = "def price():\n    return 2\n\n\ndef unused():\n    return 5\n"
-TESTS = """
-from pipelines.price import price
+TESTS = "from pipelines.price import price\n\ndef test_price():\n    assert price() == 2\n"
+# The first of these fails with a mutant because of its text alone, the second one in any case.
+BAD_TESTS = """
+from pathlib import Path
 
-def test_price():
-    assert price() == 2
+def test_text():
+    if "return 2" not in Path("pipelines/price.py").read_text():
+        raise AssertionError("price.py holds 0 times, expected once: return 2")
 
 def test_ever():
-    assert {}
+    assert False
 """
 
 
 @pytest.fixture
 def trees(tmp_path: Path) -> list[Tree]:
-    """Two trees of a project of two tests."""
+    """Two trees of a project with one function that is tested twice, and one that is not."""
     made = []
     for name in ("broken", "sound"):
         tree = tmp_path / name
-        (tree / "pipelines").mkdir(parents=True)
-        (tree / "tests" / "ledger").mkdir(parents=True)
-        (tree / "pipelines" / "__init__.py").touch()
+        for path in ("pipelines/__init__.py", "tests/any/test_any.py", "tests/price/test_price.py"):
+            (tree / path).parent.mkdir(parents=True)
+            (tree / path).write_text("" if path.startswith("pipelines") else TESTS)
         (tree / "pipelines" / "price.py").write_text(PRICE)
-        (tree / "tests" / "test_price.py").write_text(TESTS.format(True))
-        for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "stand-in"]):
-            identity = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
-            subprocess.run([shutil.which("git") or "git", *identity, *words], cwd=tree, check=True)
+        subprocess.run([GIT, "init", "-q"], cwd=tree, check=True)
+        commit(tree)
         (tree / ".venv").symlink_to(Path(sys.prefix))
         made.append(Tree(tree))
     return made
 
 
+def commit(tree: Path) -> None:
+    identity = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
+    for words in (["add", "."], [*identity, "commit", "-qm", "stand-in"]):
+        subprocess.run([GIT, *words], cwd=tree, check=True)
+
+
 def trials(trees: list[Tree], results: Results) -> Trials:
-    return Trials("after", "c0ffee", trees[:1], trees[1], results, 60, float("inf"))
+    return Trials("after", "c0ffee", trees[:1], trees[1], results, 60)
 
 
 @pytest.mark.needs("git")
@@ -172,24 +180,22 @@ def test_a_trial_kills_what_a_test_sees_and_a_stopped_run_goes_on(trees: list[Tr
     rows = (tmp_path / "results.csv").read_text().splitlines()
     assert [re.sub(r",\d+,c0ffee$", "", row) for row in rows] == [
         "column,mutant,suite,verdict,killed_by,seconds,commit",
-        "after,dear,test,killed,tests/test_price.py::test_price",
+        "after,dear,test,killed,tests/price/test_price.py::test_price",
         "after,gone,test,text not there,",
         "after,unused,test,survives,",
     ]
     # What has a verdict is not tried again: without a tree it could not be.
     again = Results(tmp_path / "results.csv")
-    Trials("after", "c0ffee", [], trees[1], again, 60, float("inf")).run([seen, unseen, gone], "test")
+    Trials("after", "c0ffee", [], trees[1], again, 60).run([seen, unseen, gone], "test")
     assert again.killed_in("after", "dear") == "test"
 
 
 @pytest.mark.needs("git")
 def test_what_fails_without_a_mutant_or_for_its_text_alone_kills_nothing(trees: list[Tree], tmp_path: Path) -> None:
-    says_so = "(_ for _ in ()).throw(AssertionError('price.py holds 0 times, expected once: return 2'))"
-    for tree, condition in zip(trees, ("False", "False"), strict=True):
-        (tree.path / "tests" / "test_price.py").write_text(TESTS.replace("price() == 2", says_so).format(condition))
-        subprocess.run([shutil.which("git") or "git", "add", "."], cwd=tree.path, check=True)
-        identity = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
-        subprocess.run([shutil.which("git") or "git", *identity, "commit", "-qm", "."], cwd=tree.path, check=True)
+    for tree in trees:
+        (tree.path / "tests" / "any" / "test_any.py").write_text(BAD_TESTS)
+        (tree.path / "tests" / "price" / "test_price.py").unlink()
+        commit(tree.path)
     results = Results(tmp_path / "results.csv")
     trials(trees, results).run([mutant("dear", text="return 2", replacement="return 3")], "test")
     assert results.verdict("after", "dear", "test") == "survives"

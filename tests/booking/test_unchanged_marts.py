@@ -121,21 +121,19 @@ def test_a_changed_row_makes_what_is_made_from_it(copy: Book, part: str) -> None
 
 
 SQL = {
-    "a macro": ("macros/platforms.sql", "[0.05, 0.1,", "[0.06, 0.1,", {"platform_partial_load"}),
-    "a macro of all topics": ("macros/exact.sql", "nullif(cast(", "nullif(1.0 * cast(", OF_RESULTS),
-    "a model": (
-        "models/platforms/scenario_results.sql",
-        "select * from final",
-        "select * from final limit 1",
-        {"scenario_results"},
+    "a macro": ({"mutant": "platforms-loads-begin-elsewhere"}, {"platform_partial_load"}),
+    "a macro of all topics": (
+        {"file": "macros/exact.sql", "right": "nullif(cast(", "wrong": "nullif(1.0 * cast("},
+        OF_RESULTS,
     ),
+    "a model": ({"mutant": "platforms-results-lost"}, {"scenario_results"}),
 }
 
 
 @pytest.mark.parametrize("part", SQL)
 def test_changed_sql_makes_its_marts(copy: Book, tmp_path: Path, part: str) -> None:
-    file, right, wrong, expected = SQL[part]
-    changed = copy.copy(tmp_path / "changed", broken_project(tmp_path, file, right, wrong))
+    change_of_sql, expected = SQL[part]
+    changed = copy.copy(tmp_path / "changed", broken_project(tmp_path, **change_of_sql))
     assert made(changed) >= expected
     assert made(changed) == set()
 
@@ -182,13 +180,7 @@ def test_a_build_that_fails_remembers_what_the_rows_are_made_from(copy: Book, tm
 def test_a_mart_that_is_held_back_is_made_again(copy: Book, tmp_path: Path) -> None:
     """Also those that are computed from it: their tables hold what was published last."""
     before = hashes(copy)
-    doubled = broken_project(
-        tmp_path,
-        "models/platforms/platform_results.sql",
-        "select * from final",
-        "select * from final union all select * from final",
-    )
-    held = copy.copy(tmp_path / "held", doubled)
+    held = copy.copy(tmp_path / "held", broken_project(tmp_path, mutant="platforms-results-twice"))
     made(held, "held_back_tables")
     assert held.query("select distinct table_name from marts.held_back_tables where table_name like 'platform_%'") != []
     assert held.query("select count(*) from marts.platform_results") == [(0,)]

@@ -19,9 +19,9 @@ def sound(three_days: Book) -> Book:
     return three_days
 
 
-def broken(sound: Book, folder: Path, file: str, right: str, wrong: str) -> Book:
-    """The same raw data, booked anew by SQL in which `right` became `wrong`."""
-    book = sound.copy(folder / "data", broken_project(folder, file, right, wrong))
+def broken(sound: Book, folder: Path, mutant: str) -> Book:
+    """The same raw data, booked anew by SQL that is wrong in one place."""
+    book = sound.copy(folder / "data", broken_project(folder, mutant=mutant))
     book.write(on("10-06"), on("10-09"))
     return book
 
@@ -37,8 +37,7 @@ def unbalanced(book: Book) -> dict[tuple, tuple[float, float]]:
 
 @pytest.mark.rest
 def test_an_interval_that_is_dropped_turns_the_balance_red(sound: Book, tmp_path: Path) -> None:
-    wrong = f"select * from final where not (interval_start_at = {NOON} and device_uuid = '{BOARD['a100-01', 3]}')"
-    book = broken(sound, tmp_path, "models/attribution/energy_ledger.sql", "select * from final", wrong)
+    book = broken(sound, tmp_path, "attribution-lost-interval")
     assert book.failed_tests(ENERGY_BALANCE, TOKEN_BALANCE) == {ENERGY_BALANCE}
     ((place, (metered, booked)),) = unbalanced(book).items()
     assert place == (on("10-07"), BOARD["a100-01", 3])
@@ -52,13 +51,7 @@ def test_an_interval_that_is_dropped_turns_the_balance_red(sound: Book, tmp_path
 @pytest.mark.rest
 def test_a_meter_that_is_booked_twice_turns_the_balance_red(sound: Book, tmp_path: Path) -> None:
     """The A100 boards report energy and power: the counter books them, the gauge is its cross-check."""
-    book = broken(
-        sound,
-        tmp_path,
-        "models/meters/steps/int_meter_choices.sql",
-        "when preference > 1 then 'cross_check'",
-        "when false then 'cross_check'",
-    )
+    book = broken(sound, tmp_path, "meters-cross-check-is-booked")
     assert ENERGY_BALANCE in book.failed_tests(ENERGY_BALANCE, TOKEN_BALANCE)
     found = unbalanced(book)
     assert {meter for _, meter in found} == {board.device_uuid for board in BOARDS if board.kind.has_energy_counter}
@@ -68,13 +61,7 @@ def test_a_meter_that_is_booked_twice_turns_the_balance_red(sound: Book, tmp_pat
 
 @pytest.mark.rest
 def test_a_reset_that_is_lost_turns_both_balances_red(sound: Book, tmp_path: Path) -> None:
-    book = broken(
-        sound,
-        tmp_path,
-        "macros/counters.sql",
-        "case when difference >= 0 then difference else new_reading end as risen,",
-        "case when difference >= 0 then difference else 0 end as risen,",
-    )
+    book = broken(sound, tmp_path, "counters-reset-is-lost")
     assert book.failed_tests(ENERGY_BALANCE, TOKEN_BALANCE) == {ENERGY_BALANCE, TOKEN_BALANCE}
     found = unbalanced(book)
     assert set(found) == {(on("10-08"), BOARD["a100-02", gpu]) for gpu in range(8)}
@@ -97,8 +84,7 @@ def test_a_reset_that_is_lost_turns_both_balances_red(sound: Book, tmp_path: Pat
 
 @pytest.mark.rest
 def test_a_token_interval_that_is_dropped_turns_the_token_balance_red(sound: Book, tmp_path: Path) -> None:
-    wrong = f"select * from final where not (interval_start_at = {NOON} and model = 'gpt-oss-120b')"
-    book = broken(sound, tmp_path, "models/attribution/token_ledger.sql", "select * from final", wrong)
+    book = broken(sound, tmp_path, "tokens-lost-interval")
     assert book.failed_tests(ENERGY_BALANCE, TOKEN_BALANCE) == {TOKEN_BALANCE}
     rows = book.query(
         "select date, token_class, difference_tokens < 0 from held_back.token_reconciliation_daily"

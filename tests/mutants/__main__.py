@@ -11,9 +11,11 @@ import fnmatch
 import sys
 import time
 
-from tests.mutants.listed import mutants
+from filelock import FileLock, Timeout
+
+from tests.mutants.listed import Mutant, mutants
 from tests.mutants.results import NO_TRIAL, SUITES, SURVIVES, Results, table
-from tests.mutants.trees import Tree, commit_of
+from tests.mutants.trees import Tree, commit_of, trees_folder
 from tests.mutants.trials import Trials
 
 
@@ -29,7 +31,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="how many trees are broken at a time (2)")
     parser.add_argument("--seconds", type=int, default=180, help="of the processor, for each mutant alone (180)")
     parser.add_argument("--alone", action="store_true", help="leave out the runs of all tests")
-    parser.add_argument("--hours", type=float, default=float("inf"), help="after which no trial begins (no end)")
+    parser.add_argument("--hours", type=float, default=4, help="of each suite, after which no trial begins (4)")
     parser.add_argument(
         "--table", nargs=2, metavar=("BEFORE", "AFTER"), help="only print two columns beside each other"
     )
@@ -42,23 +44,12 @@ def main() -> int:
         lines, moved_down = table(results, [mutant.name for mutant in matching], *chosen.table)
         print("\n".join(lines))
         return 1 if moved_down else 0
-    commit = commit_of(chosen.checkout)
-    trees = [Tree.of(commit, str(number)) for number in range(1, chosen.jobs + 1)]
-    trials = Trials(
-        chosen.column,
-        commit,
-        trees,
-        Tree.of(commit, "sound"),
-        results,
-        chosen.seconds,
-        time.monotonic() + 3600 * chosen.hours,
-    )
-    for suite in [chosen.suite] if chosen.suite else SUITES:
-        is_first = suite == next(iter(SUITES))
-        alive = [one for one in matching if is_first or results.verdict(chosen.column, one.name, "test") == SURVIVES]
-        trials.run(alive, suite, is_alone=chosen.alone)
-    for tree in (*trees, trials.sound):
-        tree.remove()
+    try:
+        with FileLock(trees_folder() / "lock", timeout=0):
+            _try(chosen, matching, results)
+    except Timeout:
+        print("another `make mutants` of this user is running: wait for it", file=sys.stderr)
+        return 2
     killed = [mutant.name for mutant in matching if results.killed_in(chosen.column, mutant.name) in SUITES]
     controls = [mutant.name for mutant in matching if mutant.control and mutant.name in killed]
     print(f"{len(killed)} of {len(matching)} mutants are killed")
@@ -72,6 +63,25 @@ def main() -> int:
             f"{name} changes no figure, and {results.killer(chosen.column, name)} kills it: does this test read text?"
         )
     return 1 if controls or failed else 0
+
+
+def _try(chosen: argparse.Namespace, matching: list[Mutant], results: Results) -> None:
+    commit = commit_of(chosen.checkout)
+    trees = [Tree.of(commit, str(number)) for number in range(1, chosen.jobs + 1)]
+    trials = Trials(
+        chosen.column,
+        commit,
+        trees,
+        Tree.of(commit, "sound"),
+        results,
+        chosen.seconds,
+    )
+    for suite in [chosen.suite] if chosen.suite else SUITES:
+        is_first = suite == next(iter(SUITES))
+        alive = [one for one in matching if is_first or results.verdict(chosen.column, one.name, "test") == SURVIVES]
+        trials.run(alive, suite, until=time.monotonic() + 3600 * chosen.hours, is_alone=chosen.alone)
+    for tree in (*trees, trials.sound):
+        tree.remove()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ run on it (`trials`), and where the trees are (`trees`).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -33,6 +34,11 @@ class Mutant:
     formula: str = ""
     worlds: str = ""
     control: bool = False
+
+    @property
+    def words(self) -> list[str]:
+        """What it falsifies, by the names that a test may have: its module or model, and columns of the text."""
+        return [Path(self.file).stem, *re.findall(r"\bas (\w+)", self.text)]
 
     def apply(self, tree: Path) -> None:
         """Write the falsification into a copy of the project."""

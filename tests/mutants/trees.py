@@ -57,10 +57,9 @@ class Tree:
     @classmethod
     def of(cls, commit: str, name: str) -> Tree:
         """The tree of this name, made or taken over from a run that was stopped, without a mutant."""
-        folder = Path(tempfile.gettempdir()) / f"wattledger-mutants-{os.getuid()}" / f"{commit[:12]}-{name}"
+        folder = trees_folder() / f"{commit[:12]}-{name}"
         tree = cls(folder)
         if not folder.exists():
-            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _git(PROJECT, "worktree", "prune")
             _git(PROJECT, "worktree", "add", "--quiet", "--detach", str(folder), commit)
         if not (folder / ".venv").exists():
@@ -159,6 +158,13 @@ def stop_all() -> None:
     """Stop what runs in any tree."""
     for process in tuple(running):
         os.killpg(process.pid, signal.SIGINT)
+
+
+def trees_folder() -> Path:
+    """Where this user's trees are."""
+    folder = Path(tempfile.gettempdir()) / f"wattledger-mutants-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 def commit_of(checkout: str) -> str:

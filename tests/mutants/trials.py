@@ -33,14 +33,16 @@ class Trials:
     sound: Tree
     results: Results
     seconds: int
-    begins_until: float
     # Tests that fail without a mutant: they count for nothing.
     failing: set[str] = field(default_factory=set)
     _passing: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self, mutants: Iterable[Mutant], suite: str, *, is_alone: bool = False) -> None:
-        """Try the mutants that have no verdict yet; with `is_alone` leave those that their minutes do not kill."""
+    def run(
+        self, mutants: Iterable[Mutant], suite: str, *, until: float = float("inf"), is_alone: bool = False
+    ) -> None:
+        """Try the mutants that have no verdict yet; with `is_alone` leave those that their minutes do not kill. After
+        `until`, of the monotonic clock, no trial begins."""
         left = [mutant for mutant in mutants if self._verdict(mutant, suite) not in (KILLED, SURVIVES, NO_TEXT)]
         # `test-rest` takes long for whatever it kills: there all are together from the beginning.
         if suite == next(iter(SUITES)):
@@ -48,24 +50,24 @@ class Trials:
             new = [mutant for mutant in left if self._verdict(mutant, suite) != NOT_YET]
             # dbt renders a changed project anew: what changes none comes first, side by side.
             new.sort(key=lambda mutant: mutant.file.startswith("dbt_project/"))
-            self._shared_out(new, lambda tree, mutant: self._tried(tree, mutant, suite, has_units))
+            self._shared_out(new, until, lambda tree, mutant: self._tried(tree, mutant, suite, has_units))
             left = [mutant for mutant in left if self._verdict(mutant, suite) == NOT_YET]
         if left and not is_alone:
             groups = grouped(left, self.sound.graph())
             print(f"{suite}: {len(left)} mutants in {len(groups)} runs of all tests", flush=True)
-            self._shared_out(groups, lambda tree, group: self._together(tree, group, suite))
+            self._shared_out(groups, until, lambda tree, group: self._together(tree, group, suite))
 
     def _verdict(self, mutant: Mutant, suite: str) -> str:
         return self.results.verdict(self.column, mutant.name, suite)
 
-    def _shared_out(self, work: Sequence[Any], do: Callable[[Tree, Any], None]) -> None:
+    def _shared_out(self, work: Sequence[Any], until: float, do: Callable[[Tree, Any], None]) -> None:
         """Do all the work, one piece in a tree at a time."""
         free: queue.Queue[Tree] = queue.Queue()
         for tree in self.trees:
             free.put(tree)
 
         def in_a_tree(piece: Any) -> None:
-            if time.monotonic() > self.begins_until:
+            if time.monotonic() > until:
                 return
             tree = free.get()
             try:
@@ -111,7 +113,7 @@ class Trials:
                 answer = tree.pytest(
                     *("-x", "-m", SUITES[suite], "tests"),
                     near=near(mutant.file, tree.path),
-                    words=[PurePosixPath(mutant.file).stem],
+                    words=mutant.words,
                     ignored=[*textual_tests(), *self.failing, *([UNIT_TESTS] if is_sql and has_units else [])],
                     seconds=self.seconds,
                 )

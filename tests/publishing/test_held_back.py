@@ -26,8 +26,7 @@ WHOLE = "matched_intervals_are_whole"  # the board's engine has seven others
 
 def dropped_interval(folder: Path) -> Path:
     """A project that loses one board's interval of Oct 7, 12:00."""
-    lost = f"select * from final where not (interval_start_at = {NOON} and device_uuid = '{BOARD['a100-01', 3]}')"
-    return broken_project(folder, "models/attribution/energy_ledger.sql", "select * from final", lost)
+    return broken_project(folder, mutant="attribution-lost-interval")
 
 
 def published(book: Book, start: date = FIRST, end: date = END) -> publication.Publication | None:
@@ -209,9 +208,7 @@ def test_booked_again_by_right_sql_it_is_as_if_nothing_had_been(sound: Book, bro
 
 @pytest.mark.rest
 def test_a_doubled_row_of_one_date_holds_back_that_date(sound: Book, tmp_path: Path) -> None:
-    doubled = f"select * from final union all select * from final where date = date '{BAD}' and account = 'parked'"
-    project = broken_project(tmp_path, "models/usage/idle_power.sql", "select * from final", doubled)
-    book = sound.copy(tmp_path / "data", project)
+    book = sound.copy(tmp_path / "data", broken_project(tmp_path, mutant="usage-idle-power-doubled"))
     book.write(FIRST, END)
     found = {law: {row.date for row in rows} for law, rows in book.broken().items()}
     assert found == {
@@ -224,13 +221,7 @@ def test_a_doubled_row_of_one_date_holds_back_that_date(sound: Book, tmp_path: P
 @pytest.mark.rest
 def test_a_table_over_several_dates_keeps_what_was_published(sound: Book, tmp_path: Path) -> None:
     """The month doubles its joules: its intervals are held back with it; curves, which read neither, are made anew."""
-    project = broken_project(
-        tmp_path,
-        "models/usage/model_monthly.sql",
-        "select * from final",
-        "select * replace (cast(2 * energy_joules as decimal(28, 6)) as energy_joules) from final",
-    )
-    book = sound.copy(tmp_path / "data", project)
+    book = sound.copy(tmp_path / "data", broken_project(tmp_path, mutant="usage-month-doubled"))
     book.write(FIRST, END)
     broken = {law: {row.table for row in rows} for law, rows in book.broken().items()}
     assert broken == {"days_add_up_to_months": {"model_monthly"}, "is_computed_from_another": {"figure_intervals"}}

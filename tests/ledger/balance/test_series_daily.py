@@ -99,29 +99,24 @@ def test_outcomes_of_the_composed_cluster(composed_book: Book) -> None:
 
 @pytest.mark.rest
 @pytest.mark.parametrize(
-    ("right", "wrong", "seen"),
+    ("mutant", "seen"),
     [
-        # Two boards taken for one, a counter read at twice its unit, a rank counted beside its group's first.
-        ("'board' then located.device", "'board' then substr(located.device, 1, 4)", {ENERGY_BALANCE}),
-        ("metric_catalog.factor,", "metric_catalog.factor * 2 as factor,", {ENERGY_BALANCE, TOKEN_BALANCE}),
-        ("order by pipeline_rank, tensor_rank) = 1", "order by pipeline_rank) = 1", {TOKEN_BALANCE}),
+        ("staging-two-boards-are-one", {ENERGY_BALANCE}),
+        ("staging-unit-doubled", {ENERGY_BALANCE, TOKEN_BALANCE}),
+        ("staging-each-tensor-rank-counts", {TOKEN_BALANCE}),
     ],
-    ids=["identity", "unit", "ranks"],
-)  # fmt: skip
+)
 def test_a_mistake_of_the_books_reading_of_labels_shows(
-    composed_book: Book, tmp_path: Path, right: str, wrong: str, seen: set[str]
+    composed_book: Book, tmp_path: Path, mutant: str, seen: set[str]
 ) -> None:
-    project = broken_project(tmp_path, "models/staging/stg_series.sql", right, wrong)
-    copy = composed_book.copy(tmp_path / "data", project)
+    copy = composed_book.copy(tmp_path / "data", broken_project(tmp_path, mutant=mutant))
     copy.write(composed.DAY, copy.fleet.period.end)
     assert copy.failed_tests(ENERGY_BALANCE, TOKEN_BALANCE) == seen
 
 
 @pytest.mark.rest
 def test_a_mistake_of_the_second_reading_shows(composed_book: Book, tmp_path: Path) -> None:
-    right = "described.meter_scope = 'board' then described.device"
-    wrong = "described.meter_scope = 'board' then substr(described.device, 1, 4)"
-    project = broken_project(tmp_path, "models/balance/steps/int_label_identities.sql", right, wrong)
+    project = broken_project(tmp_path, mutant="balance-second-reading-of-a-name")
     copy = composed_book.copy(tmp_path / "data", project)
     copy.write(composed.DAY, copy.fleet.period.end)
     assert copy.failed_tests(ENERGY_BALANCE) == {ENERGY_BALANCE}

@@ -102,13 +102,7 @@ def test_no_table_is_held_back(book: Book) -> None:
 
 def test_a_table_of_joules_that_fails_does_not_hold_back_the_platforms(book: Book, tmp_path: Path) -> None:
     """Whoever computes from the failing table waits with it; tables of the same results do not."""
-    project = broken_project(
-        tmp_path,
-        "models/benchmarks/benchmark_efficiency.sql",
-        "select * from final",
-        "select * from final union all select * from final",
-    )
-    broken = book.copy(tmp_path / "data", project)
+    broken = book.copy(tmp_path / "data", broken_project(tmp_path, mutant="benchmarks-key-twice"))
     broken.dbt("run", "--select", "benchmark_efficiency", "held_back_tables")
     held = {table for (table,) in broken.query("select distinct table_name from marts.held_back_tables")}
     assert "benchmark_efficiency" in held

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from tests.books import LEDGER, Book, broken_project
-from tests.models import model
 from tests.planted import (
     DAY,
     DAY_SECONDS,
@@ -206,18 +205,8 @@ def test_it_balances_in_any_order(book: Book, tmp_path: Path) -> None:
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(
-    ("file", "right", "wrong"),
-    [
-        ("int_meter_choices", "doubted_limits.meter is not null as is_doubted", "false as is_doubted"),
-        ("int_metered_readings", "case when doubts.meter is null then 1", "case when true then 1"),
-    ],
-    ids=["book", "raw side"],
-)
-def test_a_side_that_does_not_double_turns_the_balance_red(
-    book: Book, tmp_path: Path, file: str, right: str, wrong: str
-) -> None:
-    project = broken_project(tmp_path, model(file), right, wrong)
-    broken = book.copy(tmp_path / "data", project)
+@pytest.mark.parametrize("mutant", ["meters-book-side-of-doubt", "meters-raw-side-of-doubt"])
+def test_a_side_that_does_not_double_turns_the_balance_red(book: Book, tmp_path: Path, mutant: str) -> None:
+    broken = book.copy(tmp_path / "data", broken_project(tmp_path, mutant=mutant))
     broken.write(DAY, NEXT + timedelta(days=1))
     assert set(broken.broken()) == {BALANCE}

@@ -347,13 +347,7 @@ def test_the_balance_holds(book: Book) -> None:
 
 @pytest.mark.rest
 def test_a_sum_of_a_gap_that_is_lost_turns_the_balance_red(book: Book, tmp_path: Path) -> None:
-    project = broken_project(
-        tmp_path,
-        "models/meters/steps/int_handover_cells.sql",
-        "coalesce(solved.scale, 1) as scale",
-        "cast(1 as double) as scale",
-    )
-    wrong = book.copy(tmp_path / "data", project)
+    wrong = book.copy(tmp_path / "data", broken_project(tmp_path, mutant="meters-sum-of-a-gap-is-lost"))
     wrong.write(DAY, DAY + timedelta(days=2))
     rows = wrong.query(
         "select meter, difference_joules::double from held_back.reconciliation_daily"

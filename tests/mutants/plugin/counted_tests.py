@@ -30,20 +30,21 @@ failed: list[str] = []
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what does not count; first the mutant's own folder, and of each folder the files that name what it
-    falsifies, the quick ones before the slow ones."""
-    ignored = [item for item in items if item.nodeid.startswith(tuple(PLAN["ignored"]))]
-    if ignored:
-        config.hook.pytest_deselected(items=ignored)
+    """Leave out what does not count; first the files of near folders that name what the mutant falsifies, then the rest
+    of its own folder, then what names it elsewhere, then near folders, then all. Quick files come before slow ones."""
+    counted = [item for item in items if not item.nodeid.startswith(tuple(PLAN["ignored"]))]
+    if len(counted) < len(items):
+        config.hook.pytest_deselected(items=list(set(items) - set(counted)))
     files = {item.path: number for number, item in enumerate(items)}
 
-    def place(item: pytest.Item) -> tuple[int, bool, bool, int]:
-        folders = [folder for folder in PLAN["near"] if item.nodeid.startswith(f"{folder}/")]
-        rank = PLAN["near"].index(folders[0]) if folders else len(PLAN["near"])
-        is_slow = item.get_closest_marker("slow") is not None
-        return rank, not _names_it(item.path), is_slow, files[item.path]
+    def place(item: pytest.Item) -> tuple[int, int, bool, int]:
+        ranks = [rank for rank, folder in enumerate(PLAN["near"]) if item.nodeid.startswith(f"{folder}/")]
+        rank, is_named = min(ranks, default=None), _names_it(item.path)
+        is_near = rank is not None
+        steps = (is_near and is_named, rank == 0, is_named, is_near, True)
+        return steps.index(True), rank or 0, item.get_closest_marker("slow") is not None, files[item.path]
 
-    items[:] = sorted((item for item in items if item not in set(ignored)), key=place)
+    items[:] = sorted(counted, key=place)
 
 
 def _seconds() -> float:
