@@ -40,17 +40,17 @@ def of_sql(name: str, model: str) -> Mutant:
 
 def test_each_mutants_text_is_in_its_file_once_and_changes_it() -> None:
     wrong = [
-        f"{one.name}: {count} times"
-        for one in mutants().values()
-        if (count := (PROJECT / one.file).read_text(encoding="utf-8").count(one.text)) != 1
-        or one.text == one.replacement
+        f"{listed.name}: {count} times"
+        for listed in mutants().values()
+        if (count := (PROJECT / listed.file).read_text(encoding="utf-8").count(listed.text)) != 1
+        or listed.text == listed.replacement
     ]
     assert wrong == []
 
 
 def test_each_topic_and_area_has_two_mutants() -> None:
     topics = [f"dbt_project/models/{path.name}/" for path in (DBT_PROJECT / "models").iterdir() if path.is_dir()]
-    files = [one.file for one in mutants().values() if not one.control]
+    files = [listed.file for listed in mutants().values() if not listed.control]
     counts = {area: sum(file.startswith(area) for file in files) for area in (*topics, *AREAS)}
     assert {area: count for area, count in counts.items() if count < 2} == {}
 
@@ -60,7 +60,7 @@ def test_each_formula_of_the_method_has_a_mutant() -> None:
     fractions, numbers = re.findall(r"\n\| (?:column|number) \|.*?\n\n", method, re.DOTALL)
     formulas = set(re.findall(r"^\| `(\w+)` \|", fractions + numbers, re.MULTILINE))
     assert len(formulas) > 15
-    assert formulas == {one.formula for one in mutants().values() if one.formula}
+    assert formulas == {listed.formula for listed in mutants().values() if listed.formula}
 
 
 def test_the_tests_that_kill_nothing_are_there() -> None:
@@ -108,7 +108,7 @@ def test_no_group_has_two_mutants_of_one_model_its_ancestors_or_one_file() -> No
         mutant("price"),
         mutant("price again"),
     ]
-    names = [[one.name for one in group] for group in grouped(listed, graph)]
+    names = [[member.name for member in group] for group in grouped(listed, graph)]
     assert names == [["book", "price"], ["daily", "prices", "price again"], ["prices again"], ["tax"], ["setting"]]
 
 
@@ -117,7 +117,7 @@ def test_halving_finds_each_mutant_that_fails_a_test() -> None:
     tried = []
 
     def first_failure(part: list[Mutant]) -> str:
-        names = {one.name for one in part}
+        names = {member.name for member in part}
         tried.append(names)
         return "test_c" if "c" in names else "test_f" if "f" in names else ""
 
@@ -130,13 +130,20 @@ def test_halving_finds_each_mutant_that_fails_a_test() -> None:
 GIT = shutil.which("git") or "git"
 PRICE = "def price():\n    return 2\n\n\ndef unused():\n    return 5\n"
 TESTS = "from pipelines.price import price\n\ndef test_price():\n    assert price() == 2\n"
-# The first of these fails with a mutant because of its text alone, the second one in any case.
+# With a mutant the first of these fails because of its text alone, the second one once; the third fails in any case.
 BAD_TESTS = """
 from pathlib import Path
 
+is_mutant = "return 2" not in Path("pipelines/price.py").read_text()
+
 def test_text():
-    if "return 2" not in Path("pipelines/price.py").read_text():
+    if is_mutant:
         raise AssertionError("price.py holds 0 times, expected once: return 2")
+
+def test_once():
+    if is_mutant and not Path("failed").exists():
+        Path("failed").touch()
+        assert False
 
 def test_ever():
     assert False
@@ -191,7 +198,9 @@ def test_a_trial_kills_what_a_test_sees_and_a_stopped_run_goes_on(trees: list[Tr
 
 
 @pytest.mark.needs("git")
-def test_what_fails_without_a_mutant_or_for_its_text_alone_kills_nothing(trees: list[Tree], tmp_path: Path) -> None:
+def test_what_fails_once_without_a_mutant_or_for_its_text_alone_kills_nothing(
+    trees: list[Tree], tmp_path: Path
+) -> None:
     for tree in trees:
         (tree.path / "tests" / "any" / "test_any.py").write_text(BAD_TESTS)
         (tree.path / "tests" / "price" / "test_price.py").unlink()

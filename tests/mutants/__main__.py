@@ -54,7 +54,9 @@ def main() -> int:
     controls = [mutant.name for mutant in matching if mutant.control and mutant.name in killed]
     print(f"{len(killed)} of {len(matching)} mutants are killed")
     failed = [
-        one for one in matching if NO_TRIAL in [results.verdict(chosen.column, one.name, suite) for suite in SUITES]
+        mutant
+        for mutant in matching
+        if NO_TRIAL in [results.verdict(chosen.column, mutant.name, suite) for suite in SUITES]
     ]
     for mutant in failed:
         print(f"{mutant.name} was not tried: {results.killer(chosen.column, mutant.name)}")
@@ -78,7 +80,9 @@ def _try(chosen: argparse.Namespace, matching: list[Mutant], results: Results) -
     )
     for suite in [chosen.suite] if chosen.suite else SUITES:
         is_first = suite == next(iter(SUITES))
-        alive = [one for one in matching if is_first or results.verdict(chosen.column, one.name, "test") == SURVIVES]
+        alive = [
+            mutant for mutant in matching if is_first or results.verdict(chosen.column, mutant.name, "test") == SURVIVES
+        ]
         trials.run(alive, suite, until=time.monotonic() + 3600 * chosen.hours, is_alone=chosen.alone)
     for tree in (*trees, trials.sound):
         tree.remove()

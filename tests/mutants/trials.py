@@ -55,7 +55,7 @@ class Trials:
         if left and not is_alone:
             groups = grouped(left, self.sound.graph())
             print(f"{suite}: {len(left)} mutants in {len(groups)} runs of all tests", flush=True)
-            self._shared_out(groups, until, lambda tree, group: self._together(tree, group, suite))
+            self._shared_out(groups, until, lambda tree, group: self._tried_together(tree, group, suite))
 
     def _verdict(self, mutant: Mutant, suite: str) -> str:
         return self.results.verdict(self.column, mutant.name, suite)
@@ -107,14 +107,17 @@ class Trials:
             if units:
                 self._write(mutant, suite, KILLED, f"dbt's unit test {units[0]}", 0)
                 return
-        seconds = 0.0
+        seconds, failed_once = 0.0, list[str]()
         while True:
             try:
                 answer = tree.pytest(
                     *("-x", "-m", SUITES[suite], "tests"),
                     near=near(mutant.file, tree.path),
                     words=mutant.words,
-                    ignored=[*textual_tests(), *self.failing, *([UNIT_TESTS] if is_sql and has_units else [])],
+                    ignored=[
+                        *(*textual_tests(), *self.failing, *failed_once),
+                        *([UNIT_TESTS] if is_sql and has_units else []),
+                    ],
                     seconds=self.seconds,
                 )
             except NoEnd as no_end:
@@ -124,9 +127,20 @@ class Trials:
             if not answer.failed:
                 self._write(mutant, suite, SURVIVES if answer.is_whole else NOT_YET, "", seconds)
                 return
-            if counted := self._counted(answer.failed):
+            counted = self._counted(answer.failed)
+            # What fails once and not again is no kill: a machine may be busy.
+            if counted and tree.pytest(counted[0]).failed:
                 self._write(mutant, suite, KILLED, counted[0], seconds)
                 return
+            failed_once += answer.failed
+
+    def _tried_together(self, tree: Tree, group: Sequence[Mutant], suite: str) -> None:
+        """`_together`; where it goes wrong the mutants have no verdict, and the next run tries them again."""
+        try:
+            self._together(tree, group, suite)
+        except (NoEnd, TrialFailed) as failure:
+            names = ", ".join(mutant.name for mutant in group)
+            print(f"{suite}: no verdict of {names}: {failure}", flush=True)
 
     def _together(self, tree: Tree, group: Sequence[Mutant], suite: str) -> None:
         """Write the verdicts of mutants that one run of all tests has together."""
