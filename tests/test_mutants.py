@@ -1,4 +1,4 @@
-"""The list of mutants, and how a trial of one comes to its verdict: on a stand-in of a project."""
+"""The list of mutants, and how a trial of one comes to its verdict: on a project of one function."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def trees(tmp_path: Path) -> list[Tree]:
 
 def commit(tree: Path) -> None:
     identity = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
-    for words in (["add", "."], [*identity, "commit", "-qm", "stand-in"]):
+    for words in (["add", "."], [*identity, "commit", "-qm", "as it is"]):
         subprocess.run([GIT, *words], cwd=tree, check=True)
 
 

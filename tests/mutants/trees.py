@@ -40,7 +40,7 @@ running = set[subprocess.Popen[str]]()
 
 @dataclass(frozen=True)
 class Answer:
-    """What pytest said: the tests that failed, whether it ran all, and what it took of the processor."""
+    """What came of a run of pytest: the tests that failed, whether it ran all, and what it took of the processor."""
 
     failed: list[str]
     is_whole: bool
@@ -113,10 +113,10 @@ class Tree:
             printed = self._python(*words, is_checked=False, limit=limit, **environment)
             if not answer.exists():
                 raise TrialFailed(f"pytest in {self.path} ended without an answer:\n{printed[-3000:]}")
-            said = json.loads(answer.read_text(encoding="utf-8"))
-        if Path(said["code"]) != self.path / "pipelines":
-            raise RuntimeError(f"tests in {self.path} ran the code of {said['code']}: expected that of the tree")
-        return Answer(said["failed"], said["is_whole"], said["count"], said["seconds"])
+            answered = json.loads(answer.read_text(encoding="utf-8"))
+        if Path(answered["code"]) != self.path / "pipelines":
+            raise RuntimeError(f"tests in {self.path} ran the code of {answered['code']}: expected that of the tree")
+        return Answer(*(answered[key] for key in ("failed", "is_whole", "count", "seconds")))
 
     def _asked(self, word: str, *files: str) -> Any:
         with tempfile.TemporaryDirectory() as folder:
@@ -168,7 +168,7 @@ def trees_folder() -> Path:
 
 
 def commit_of(checkout: str) -> str:
-    """The commit that a name, or the folder of another checkout, stands for."""
+    """The commit that a name, or the folder of another checkout, is of."""
     if Path(checkout).is_dir():
         return _git(Path(checkout), "rev-parse", "HEAD").strip()
     return _git(PROJECT, "rev-parse", f"{checkout}^{{commit}}").strip()

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 PLAN = json.loads(Path(os.environ.pop("MUTANTS_PLAN")).read_text(encoding="utf-8"))
-# What `tests.books.broken_project` says where the text that a test falsifies is falsified already: no kill.
+# The message of `tests.books.broken_project` where the text that a test falsifies is falsified already: no kill.
 GONE_TEXT = re.compile(r"holds \d+ times, expected once|times, expected once: change it in")
 
 CUT_OFF = "the mutant's time is over"
