@@ -20,7 +20,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         fleets: dict[str, Any] = {}
         for row in rows():
-            print(f"\n{row.promise}\n  {row.question}")
+            print(f"\n{row.promise}\n  {row.question}", flush=True)
             verdict, got = _verdict(row, fleets, Path(folder))
             counts[verdict] += 1
             print(f"  expected  {row.answer}\n  got       {got}\n  {verdict}")

@@ -1,4 +1,4 @@
-"""The fleets that `mission.yaml` asks, booked: a planted one by the command line, the demo, and MLPerf's recordings.
+"""The fleets that `mission.yaml` asks, booked: a planted one, the demo, and MLPerf's recordings.
 
 Add here how a fleet comes to its book. Keep out what it holds (inputs/fleet.yaml, inputs/telemetry.yaml, the demo's
 scenario), and every question (mission.yaml).
@@ -53,11 +53,11 @@ class Planted:
     def fleet(self) -> Fleet:
         return load_fleet(self.folder / "fleet.yaml", environment(self.folder / "data"))
 
-    def command(self, words: str, **more: str) -> str:
+    def command(self, words: str) -> str:
         """What `wattledger <words>` prints; it is run once, and `{folder}` is the fleet's own."""
         if words not in self.printed:
             arguments = shlex.split(words.format(folder=self.folder))
-            environ = environment(self.folder / "data", WATTLEDGER_FLEET=str(self.folder / "fleet.yaml"), **more)
+            environ = environment(self.folder / "data", WATTLEDGER_FLEET=str(self.folder / "fleet.yaml"))
             done = commands.run(arguments, environ, LIMIT_SECONDS)
             if done.returncode != 0:
                 raise AssertionError(f"wattledger {words} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -71,7 +71,7 @@ class Planted:
 
 
 def planted(folder: Path) -> Planted:
-    """Eight days in one run, September closed, then the run that reads what came late."""
+    """Eight dates booked at once, September closed, then two of them booked again with what came late."""
     shutil.copytree(INPUTS, folder, dirs_exist_ok=True)
     telemetry = yaml.safe_load((INPUTS / "telemetry.yaml").read_text(encoding="utf-8"))
     hours = [(FIRST + timedelta(hours=n)) for n in range(8 * 24)]
@@ -80,10 +80,10 @@ def planted(folder: Path) -> Planted:
     (folder / "grid.csv").write_text("\n".join(["at,grams", *lines]) + "\n", encoding="utf-8")
     in_time, late = [], []
     for metric, labels, samples in series(telemetry):
-        is_late = [labels.get("UUID") == "GPU-late" and LATE[0] <= at < LATE[1] for at, _ in samples]
-        in_time.append((metric, labels, [one for one, late_one in zip(samples, is_late, strict=True) if not late_one]))
-        if any(is_late):
-            late.append((metric, labels, [one for one, late_one in zip(samples, is_late, strict=True) if late_one]))
+        held_up = {sample for sample in samples if labels.get("UUID") == "GPU-late" and LATE[0] <= sample[0] < LATE[1]}
+        in_time.append((metric, labels, [sample for sample in samples if sample not in held_up]))
+        if held_up:
+            late.append((metric, labels, sorted(held_up)))
     record(table_of(in_time), folder / "recorded", "in_time")
     book, made = Book.of(folder / "fleet.yaml", folder / "data"), Planted(folder)
     book.run()

@@ -111,7 +111,6 @@ def plain(value: Any) -> Any:
 
 
 def _sql(row: Row, fleet: Any) -> Any:
-    """Of a single figure the figure, else the rows."""
     sql = row.sql.replace("{published}", str(fleet.fleet.published))
     return [list(one) for one in fleet.query(sql)]
 
@@ -147,6 +146,8 @@ def _workbook(row: Row, fleet: Planted) -> list[list[Any]]:
 
 
 def _report(row: Row, fleet: Planted) -> list[str]:
+    """The page that `wattledger report` writes."""
+    fleet.command("report")
     return _printed(row.answer, (fleet.fleet.published / REPORT).read_text(encoding="utf-8"))
 
 

@@ -39,6 +39,7 @@ def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.question, marks=needs(row)) for row in ASKED_HERE])
 def test_the_answer_is_the_one_worked_out_by_hand(row: Row, fleet: Callable[[str], Book]) -> None:
+    assert row.answer, "an empty answer is always right"
     got = plain(answered(row, fleet(row.fleet)))
     if row.expected_wrong_until:
         assert not is_right(row, got), f"{row.question} is right now: remove expected_wrong_until"
