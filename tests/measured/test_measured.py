@@ -236,8 +236,9 @@ def test_the_fleet_file_books_each_stretch(rehearsed: Rehearsed, tmp_path: Path)
         if "shape" in window
     }
     # What the agent scraped of the page, warm-ups included, is what the log has.
-    (counters,) = book.query(
-        "select cast(sum(output_tokens) as bigint), cast(sum(input_tokens) as bigint) from marts.token_ledger"
-    )
     usages = [request["usage"] for request in rehearsed.requests]
-    assert counters == (sum(one["completion_tokens"] for one in usages), sum(one["prompt_tokens"] for one in usages))
+    assert dict(book.query("select token_class, cast(sum(tokens) as bigint) from marts.token_ledger group by all")) == {
+        "input": sum(usage["prompt_tokens"] for usage in usages),
+        "cached_input": sum(usage["prompt_tokens_details"]["cached_tokens"] for usage in usages),
+        "output": sum(usage["completion_tokens"] for usage in usages),
+    }
