@@ -144,8 +144,8 @@ def _compare_rows(connection: duckdb.DuckDBPyConnection, pair: Pair, comparison:
     if old_digest == new_digest:
         return
     exact, doubles = (
-        [_quoted(column.old) for column in pair.columns if (column.kind == "DOUBLE") is is_double]
-        for is_double in (False, True)
+        [_quoted(column.old) for column in pair.columns if column.is_double is are_doubles]
+        for are_doubles in (False, True)
     )
     # Among rows that are otherwise equal, the order of their doubles decides which are compared.
     order = f"partition by {', '.join([*exact, 'true'])} order by {', '.join([*doubles, 'true'])}"
