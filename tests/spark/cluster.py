@@ -28,12 +28,10 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseS
 # By default each hash table takes a page of up to 64 MiB, also for a few rows: full collections of such garbage took
 # 342 of 870 s of builds.
 PAGE_SIZE = "1m"
-# With little data a driver plans, some 170 models a build: both compilers, and room in which a plan ends before it is
-# copied (garbage collection was a fifth of the time).
+# With little data a driver plans, some 170 models a build: room in which a plan ends before it is copied (garbage
+# collection was a fifth of the time), and not Java's second compiler: a quarter of its first 190 processor seconds.
 DRIVER_MEMORY = "4g"
-DRIVER_JAVA_OPTIONS = "-XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xmn2500m"
-# One build alone is over before the second compiler pays: 355 instead of 406 processor seconds (docs/scale.md).
-SHORT_DRIVER_JAVA_OPTIONS = f"{JAVA_OPTIONS} -Xmn2500m"
+DRIVER_JAVA_OPTIONS = f"{JAVA_OPTIONS} -Xmn2500m"
 # A few rows are read before Java code for them is made, and need no second look at the plan. Not so millions: of the
 # build of ordinary mess (2.5 million samples) tasks then were 217 of the driver's first 565 processor seconds.
 FOR_FEW_ROWS = {

@@ -4,6 +4,7 @@ invariant fails is held back there too, and a worker that dies mixes nothing."""
 from __future__ import annotations
 
 import itertools
+import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,7 +17,7 @@ import pytest
 
 from pipelines.fleet.places import DEFAULT_FLEET
 from tests import messy
-from tests.books import Book, broken_project, command, validation_data
+from tests.books import Book, broken_project, command, later_command, validation_data
 from tests.drawn import cells
 from tests.drawn.odd_cells import drawn
 from tests.drawn.test_odd_cells import CELLS, FOUND, SEED
@@ -177,11 +178,10 @@ def of_namespace(name: str, series: Iterable[Series]) -> list[Series]:
     ]
 
 
-def ran(fleet: Path, data: Path, **more: str) -> str:
-    """What a run of the job prints."""
-    done = command(fleet, data, **more)
+def lines(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """What a run of the job printed."""
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return done.stdout.splitlines()
 
 
 def materialized(data: Path) -> set[str]:
@@ -213,10 +213,12 @@ def test_one_line_of_the_fleet_file_books_mlperf_on_spark(
         plain.read_text(encoding="utf-8") + "landing: {target: lake, path: lake/, engine: spark}\n", encoding="utf-8"
     )
     ours, theirs = tmp_path / "duckdb", tmp_path / "spark"
-    printed = {
-        data: ran(fleet, data, **more).splitlines()
-        for fleet, data, more in ((plain, ours, {}), (moved, theirs, spark_cluster.environment()))
-    }
+    on_spark = spark_cluster.environment(
+        settings=cluster.FOR_FEW_ROWS,
+        WATTLEDGER_SPARK_MASTER=cluster.LOCAL,
+        WATTLEDGER_SPARK_SHUFFLE_PARTITIONS="2",
+    )
+    printed = {ours: lines(later_command(plain, ours)), theirs: lines(command(moved, theirs, **on_spark))}
     book = Book.of(plain, ours)
     period = book.fleet.period
     assert period.end is not None
