@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest import ExitCode
+
 from tests.mutants.listed import Mutant
 
 PROJECT = Path(__file__).parents[2]
@@ -114,6 +116,8 @@ class Tree:
             if not answer.exists():
                 raise TrialFailed(f"pytest in {self.path} ended without an answer:\n{printed[-3000:]}")
             answered = json.loads(answer.read_text(encoding="utf-8"))
+        if answered["status"] in (ExitCode.INTERNAL_ERROR, ExitCode.USAGE_ERROR):
+            raise TrialFailed(f"pytest in {self.path} failed itself:\n{printed[-3000:]}")
         if Path(answered["code"]) != self.path / "pipelines":
             raise RuntimeError(f"tests in {self.path} ran the code of {answered['code']}: expected that of the tree")
         return Answer(*(answered[key] for key in ("failed", "is_whole", "count", "seconds")))

@@ -59,12 +59,12 @@ def _names_it(path: Path) -> bool:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Any:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
     """A test that cannot falsify the text that the mutant replaced is skipped."""
     report = yield
     if report.failed and call.excinfo is not None and GONE_TEXT.search(str(call.excinfo.value)):
         report.outcome = "skipped"
-        report.longrepr = (str(call.excinfo.path), 0, "Skipped: the mutant has replaced its text")
+        report.longrepr = (str(item.path), 0, "Skipped: the mutant has replaced its text")
     return report
 
 
@@ -87,7 +87,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Any:
     return ended
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     import pipelines  # noqa: PLC0415 (of the tree, which comes first only once pytest runs)
 
     answer = {
@@ -95,6 +95,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         "is_whole": session.shouldstop != CUT_OFF,
         "count": session.testscollected,
         "seconds": _seconds(),
+        "status": int(exitstatus),
         "code": str(pipelines.__path__[0]),
     }
     Path(PLAN["answer"]).write_text(json.dumps(answer), encoding="utf-8")
