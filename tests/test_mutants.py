@@ -191,9 +191,9 @@ def test_a_trial_kills_what_a_test_sees_and_a_stopped_run_goes_on(trees: list[Tr
         "after,gone,test,text not there,",
         "after,unused,test,survives,",
     ]
-    # What has a verdict is not tried again: without a tree it could not be.
+    # What has a verdict is not tried again: in a tree that is not there it could not be.
     again = Results(tmp_path / "results.csv")
-    Trials("after", "c0ffee", [], trees[1], again, 60).run([seen, unseen, gone], "test")
+    trials([Tree(tmp_path / "none"), trees[1]], again).run([seen, unseen, gone], "test")
     assert again.killed_in("after", "dear") == "test"
 
 

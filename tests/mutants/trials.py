@@ -75,7 +75,7 @@ class Trials:
             finally:
                 free.put(tree)
 
-        with ThreadPoolExecutor(max(len(self.trees), 1)) as pool:
+        with ThreadPoolExecutor(len(self.trees)) as pool:
             running = [pool.submit(in_a_tree, piece) for piece in work]
             try:
                 for trial in running:
