@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -64,7 +63,6 @@ def test_each_formula_of_the_method_has_a_mutant() -> None:
 
 
 def test_the_tests_that_kill_nothing_are_there() -> None:
-    # One that is gone is kept for checkouts that have it.
     files = {name.partition("::")[0] for name in textual_tests()}
     assert {file for file in files if not (PROJECT / file).exists()} == set()
 
@@ -127,7 +125,6 @@ def test_halving_finds_each_mutant_that_fails_a_test() -> None:
 
 # --- trials -----------------------------------------------------------------------------------------------------------
 
-GIT = shutil.which("git") or "git"
 PRICE = "def price():\n    return 2\n\n\ndef unused():\n    return 5\n"
 TESTS = "from pipelines.price import price\n\ndef test_price():\n    assert price() == 2\n"
 # With a mutant the first of these fails because of its text alone, the second one once; the third fails in any case.
@@ -160,7 +157,7 @@ def trees(tmp_path: Path) -> list[Tree]:
             (tree / path).parent.mkdir(parents=True)
             (tree / path).write_text("" if path.startswith("pipelines") else TESTS)
         (tree / "pipelines" / "price.py").write_text(PRICE)
-        subprocess.run([GIT, "init", "-q"], cwd=tree, check=True)
+        subprocess.run(["git", "init", "-q"], cwd=tree, check=True)
         commit(tree)
         (tree / ".venv").symlink_to(Path(sys.prefix))
         made.append(Tree(tree))
@@ -170,7 +167,7 @@ def trees(tmp_path: Path) -> list[Tree]:
 def commit(tree: Path) -> None:
     identity = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
     for words in (["add", "."], [*identity, "commit", "-qm", "as it is"]):
-        subprocess.run([GIT, *words], cwd=tree, check=True)
+        subprocess.run(["git", *words], cwd=tree, check=True)
 
 
 def trials(trees: list[Tree], results: Results) -> Trials:

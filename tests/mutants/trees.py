@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -179,8 +178,7 @@ def commit_of(checkout: str) -> str:
 
 
 def _git(folder: Path, *words: str) -> str:
-    git = shutil.which("git") or "git"
-    done = subprocess.run([git, *words], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"git {' '.join(words)} failed in {folder}: {done.stderr.strip()}")
     return done.stdout
