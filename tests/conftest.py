@@ -19,6 +19,7 @@ import pytest
 from filelock import FileLock
 
 from tests import optional
+from tests.metered import pytest_addoption, pytest_configure  # noqa: F401
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 # Dagster and dbt make millions of objects that live as long as the process (`pipelines/__main__.py`).
 gc.set_threshold(50_000, 20, 100)
-
-pytest_plugins = ("tests.metered",)
 
 # Names of tests are known here alone, not to a proxy of this machine.
 for _name in ("http_proxy", "https_proxy", "no_proxy"):
