@@ -9,7 +9,7 @@ run. Keep out how much of it there may be: that is `tests.budget`.
 from __future__ import annotations
 
 import json
-import os
+import resource
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -26,7 +26,8 @@ seconds_elsewhere: list[float] = []
 
 def core_seconds() -> float:
     """Processor seconds of this process and of those that it waited for, until now."""
-    return sum(os.times()[:4]) + sum(seconds_elsewhere)
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages) + sum(seconds_elsewhere)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
