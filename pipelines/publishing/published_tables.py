@@ -12,7 +12,7 @@ from datetime import date, timedelta
 
 import duckdb
 
-from pipelines.warehouse import advice_history, closings
+from pipelines.warehouse import advice_history, closings, database
 from pipelines.warehouse.database import literal, transaction
 
 # Schemas that are brought from the warehouse as they are, and all that a publication has.
@@ -61,7 +61,8 @@ class Table:
 
 
 def tables(connection: duckdb.DuckDBPyConnection, database: str) -> dict[tuple[str, str], Table]:
-    """The tables of an attached database, by schema and name."""
+    """The tables of an attached database, by schema and name. It reads all columns of all attached databases, 20 ms of
+    a thousand columns; `database.tables` has the names alone for less."""
     rows = connection.execute(
         """
         select schema_name, table_name, list({name: column_name, type: data_type} order by column_index)
@@ -193,10 +194,9 @@ def has_dates(connection: duckdb.DuckDBPyConnection) -> bool:
 
 def published_dates(connection: duckdb.DuckDBPyConnection) -> list[date]:
     """The dates of the publication under way."""
-    table = tables(connection, "target").get(("marts", "model_daily"))
-    if table is None:
+    if "model_daily" not in database.tables(connection, "marts", "target"):
         return []
-    return [on for (on,) in connection.execute(f"select distinct date from target.{table}").fetchall()]
+    return [on for (on,) in connection.execute("select distinct date from target.marts.model_daily").fetchall()]
 
 
 def row_counts(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:

@@ -13,7 +13,7 @@ from datetime import date, datetime
 import duckdb
 
 from pipelines.publishing import published_tables
-from pipelines.warehouse import statements
+from pipelines.warehouse import database, statements
 
 TABLE = "restated_figures"
 # What the figures are of; an older publication may lack a column.
@@ -51,7 +51,7 @@ def find(
 ) -> None:
     """Append to published.restated_figures of the attached `target` what differs from what `remember` kept; the dates
     that are `uncompared` are not: held back, or published ahead of their history."""
-    if ("published", TABLE) not in published_tables.tables(connection, "target"):  # both are older than this table
+    if TABLE not in database.tables(connection, "published", "target"):  # both are older than this table
         return
     _figures(connection, "after")
     connection.execute(

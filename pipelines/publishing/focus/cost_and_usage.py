@@ -23,7 +23,7 @@ from pipelines.publishing.parts import STOPS, Parts
 from pipelines.publishing.publication_manifest import File, Manifest
 from pipelines.publishing.published_files import Dates
 from pipelines.publishing.published_tables import Table
-from pipelines.warehouse import closings
+from pipelines.warehouse import closings, database
 
 TABLE = ("marts", "focus_cost_and_usage")
 CORRECTIONS = ("finance", "focus_corrections")
@@ -143,10 +143,10 @@ def _ordered(table: Table) -> Iterator[str]:
 
 def _corrected(connection: duckdb.DuckDBPyConnection, of: str) -> set[date]:
     """The billing months that got corrections, of an attached database."""
-    table = published_tables.tables(connection, of).get(CORRECTIONS)
-    if table is None:
+    if CORRECTIONS[1] not in database.tables(connection, CORRECTIONS[0], of):
         return set()
-    return {month for (month,) in connection.execute(f"select distinct booked_month from {of}.{table}").fetchall()}
+    rows = connection.execute(f"select distinct booked_month from {of}.{Table(*CORRECTIONS, ())}").fetchall()
+    return {month for (month,) in rows}
 
 
 def _thawed(folder: Path, path: Path, content: bytes, month: date) -> File:
