@@ -1,4 +1,4 @@
-"""Three small marts and their publication, for tests of where a publication goes.
+"""Three small marts and three days of the demo, published, for tests of where a publication goes.
 
 Add here what several targets are tested with. Keep out what one target makes of it.
 """
@@ -8,9 +8,13 @@ from __future__ import annotations
 from contextlib import closing
 from datetime import date
 
+import pytest
+
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import publication
 from pipelines.warehouse import database
+from tests.books import Book, on
+from tests.conftest import made_once
 
 # What 0.2 does to them: it adds watts, gives energy_joules another type, and has neither coverage_ratio nor
 # model_monthly.
@@ -57,3 +61,15 @@ def publish(fleet: Fleet, start: str = "2026-10-01", end: str = "2026-10-31") ->
     made = publication.publish(fleet, date.fromisoformat(start), date.fromisoformat(end), force=True)
     assert made is not None
     return made
+
+
+@pytest.fixture(scope="session")
+def published_demo(three_days: Book, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    """Three days of the demo, published once for all tests: they read it."""
+    with made_once(tmp_path_factory, "published_demo") as folder:
+        fleet = Book.of(three_days.fleet.path, folder / "data").fleet
+        if not (folder / "made").exists():
+            three_days.copy(folder / "data", is_published=False)
+            assert publication.publish(fleet, on("10-06"), on("10-09")) is not None
+            (folder / "made").touch()
+    return fleet

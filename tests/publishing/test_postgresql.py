@@ -27,10 +27,11 @@ from pipelines.publishing.postgresql import server as postgresql_server
 from pipelines.publishing.postgresql.asset import postgresql_asset
 from pipelines.publishing.postgresql.server import PostgresqlError, Server, quoted
 from pipelines.warehouse import contracts, database
-from tests.books import Book, on
+from tests.books import on
 from tests.servers import Postgresql, free_port
-from tests.tiny_marts import NEXT_VERSION, book, publish
+from tests.tiny_marts import NEXT_VERSION, book, publish, published_demo
 
+__all__ = ["published_demo"]  # the fixture
 pytestmark = pytest.mark.sampled
 
 NEEDED_BY = {"server": ("postgresql",)}
@@ -123,12 +124,10 @@ def differences(fleet: Fleet) -> list[tuple[str, int]]:
     with closing(duckdb.connect(str(fleet.snapshot), read_only=True)) as snapshot, session(os.environ[DSN]) as cursor:
         snapshot.execute("set TimeZone = 'UTC'")
         cursor.execute("set timezone to 'UTC'")
-        for schema, table in snapshot.execute("select schema_name, table_name from duckdb_tables()").fetchall():
-            columns = snapshot.execute(
-                "select column_name, data_type from duckdb_columns() where schema_name = ? and table_name = ?"
-                " order by column_index",
-                [schema, table],
-            ).fetchall()
+        for schema, table, columns in snapshot.execute(
+            "select schema_name, table_name, list((column_name, data_type) order by column_index)"
+            " from duckdb_columns() join duckdb_tables() using (database_name, schema_name, table_name) group by all"
+        ).fetchall():
             names = ", ".join(f'"{name}"' for name, _ in columns)
             cursor.execute(f'select {names} from "{target(fleet).schema_prefix}{schema}"."{table}"')
             snapshot.register("theirs", cursor.fetch_arrow_table())
@@ -146,15 +145,13 @@ def differences(fleet: Fleet) -> list[tuple[str, int]]:
 
 
 def test_every_table_of_the_demo_has_the_snapshots_values_types_and_comments(
-    server: Postgresql, three_days: Book, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    server: Postgresql, published_demo: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DSN, server.uri)
-    book = three_days.copy(tmp_path, is_published=False)
     reached = PostgresqlTarget.model_construct(dsn_env=DSN, schema_prefix="", reader="bi")
-    fleet = book.fleet.model_copy(
-        update={"publication": book.fleet.publication.model_copy(update={"postgresql": reached})}
+    fleet = published_demo.model_copy(
+        update={"publication": published_demo.publication.model_copy(update={"postgresql": reached})}
     )
-    assert publication.publish(fleet, on("10-06"), on("10-09")) is not None
     prepared = prepared_project()
     marts = contracts.contracts_of(prepared.manifest_path, prepared.project_dir).marts
     first = postgresql.publish(fleet, reached, marts)

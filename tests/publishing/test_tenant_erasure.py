@@ -1,6 +1,6 @@
 """Tenants that an older version wrote into the book by their names, in a month that was closed with them.
 
-The fleet of `test_closings`: in October acme pays 60 of 100 USD, zeta 40.
+The fleet of `closed_months`: in October acme pays 60 of 100 USD, zeta 40.
 """
 
 from __future__ import annotations
@@ -17,9 +17,18 @@ from pipelines.warehouse import database
 from pipelines.warehouse.raw_tables import create_tables
 from pipelines.warehouse.refusals import QuestionError
 from pipelines.warehouse.tenants import tenant_names
-from tests.publishing.test_closings import LAST, OCTOBER, adjustments, fleet, months, publish, read
+from tests.publishing.closed_months import (
+    LAST,
+    OCTOBER,
+    adjustments,
+    close_october,
+    copied,
+    in_state,
+    months,
+    publish,
+    read,
+)
 
-__all__ = ["fleet"]  # the fixture
 pytestmark = pytest.mark.rest
 CHARGED = "select tenant, closed_cost_usd::double from finance.chargeback where month = '2026-10-01' order by tenant"
 
@@ -46,14 +55,20 @@ def use_names(connection: duckdb.DuckDBPyConnection) -> None:
     create_tables(connection)
 
 
-@pytest.fixture
-def closed(fleet: Fleet) -> Fleet:
+@pytest.fixture(scope="module")
+def closed_with_names(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("names")
+    fleet = in_state("booked", tmp_path_factory, folder)
     with closing(database.connect(fleet.warehouse)) as connection:
         use_names(connection)
     publish(fleet)
-    month_closing.close(fleet, OCTOBER)
-    publish(fleet)
-    return fleet
+    close_october(fleet)
+    return folder / "booked"
+
+
+@pytest.fixture
+def closed(closed_with_names: Path, tmp_path: Path) -> Fleet:
+    return copied(closed_with_names, tmp_path / "closed")
 
 
 def warehouse(fleet: Fleet, query: str) -> list[tuple]:
@@ -101,12 +116,12 @@ def test_erasing_one_gives_it_a_key_in_the_book_the_closings_and_the_publication
     assert month_closing.undo(closed, OCTOBER) == "2026-10 is open again"
 
 
-def test_a_tenant_that_the_fleet_file_names_is_not_erased(closed: Fleet, tmp_path: Path) -> None:
-    path = tmp_path / "tiny.yaml"
+def test_a_tenant_that_the_fleet_file_names_is_not_erased(closed: Fleet) -> None:
+    path = closed.path
     path.write_text(
         path.read_text() + "models: [{name: gpt, contract_prices: [{tenant: acme, output_usd_per_mtok: 1}]}]\n"
     )
-    stated = load_fleet(path, {"WATTLEDGER_DATA": str(tmp_path / "data")})
+    stated = load_fleet(path, {"WATTLEDGER_DATA": str(path.parent / "data")})
     with pytest.raises(
         QuestionError, match=r"^models\[gpt\].contract_prices\[0\].tenant of .* names the tenant 'acme'"
     ):
