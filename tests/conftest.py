@@ -10,8 +10,9 @@ import gc
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from tests.books import Book
+    from tests.shapes import Seen, Shape, SharedBook
 
 # Dagster and dbt make millions of objects that live as long as the process (`pipelines/__main__.py`).
 gc.set_threshold(50_000, 20, 100)
@@ -38,6 +40,7 @@ for _name in ("http_proxy", "https_proxy", "no_proxy"):
 SLOW = {
     "tests.books": ("Book", "command", "advice_models", "create_advice_models"),
     "tests.planted": ("plant",),
+    "tests.shapes": ("shape",),
     "tests.servers": (
         "Postgresql",
         "postgresql",
@@ -185,3 +188,22 @@ def three_days(tmp_path_factory: pytest.TempPathFactory) -> Book:
             assert book.failed_tests() == set()
             booked.touch()
         return Book.of(fleet, folder / "data").copy(tmp_path_factory.mktemp("three_days_copy"))
+
+
+@pytest.fixture(scope="session")
+def shared_book(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Shape], Seen]]:
+    """What the book of a shape's dates has of this shape; the first worker that asks for a book makes it."""
+    from tests.shapes import SHAPES, Seen, SharedBook
+
+    books: dict[tuple[date, int], SharedBook] = {}
+
+    def seen(shape: Shape) -> Seen:
+        if shape.dates not in books:
+            together = [other for other in SHAPES.values() if other.dates == shape.dates]
+            with made_once(tmp_path_factory, f"shapes_{shape.first}_{shape.days}") as folder:
+                books[shape.dates] = SharedBook(folder, together)
+        return Seen(books[shape.dates], shape)
+
+    yield seen
+    for book in books.values():
+        book.close()
