@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import logging
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -11,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from pipelines.fleet.catalog import SEEDS
-from tests.books import Book, validation_data
+from tests.books import validation_data
 from tests.fleet.test_fleet import SMALLEST, load, problems
-from tests.planted import DAY, ENERGY, HOURS, board, plant, rising
+from tests.planted import DAY, DAY_SECONDS, ENERGY, HOURS, Series, board, rising
+from tests.shapes import Seen, Shape, shape
 
 CHECK = "energy_of_a_zone_has_a_factor"
 DENMARK = "grid_intensity: {files: [{path: dk.csv, zone: DK-DK1, time: at, values: {direct_gco2e_per_kwh: g}}]}\n"
@@ -83,64 +85,59 @@ def test_a_grid_source_whose_zone_no_site_has_is_named_in_a_note(
 # --- the book ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
+ZONES = {
+    "caiso": "US-CAL-CISO",
+    "jutland": "DK-DK1",
+    "skane": "SE-SE4",
+    "gridless": "unknown",
+    "upstate": "eGRID-NYUP",
+    "texas": "eGRID-ERCO",
+    "oslo": "NO-NO1",
+}
+
+
+def of_zones() -> Iterator[Series]:
     """Seven sites, each with one board of 100 W in a hall of PUE 1.5: 0.15 kWh an hour."""
-    folder = tmp_path_factory.mktemp("zones")
-    hours = "".join(f"{DAY}T{hour:02}:00:00Z,30\n" for hour in range(12))
-    (folder / "morning.csv").write_text("at,grams\n" + hours)
-    morning = {"path": "morning.csv", "time": "at", "values": {"direct_gco2e_per_kwh": "grams"}}
-    zones = {
-        "west": "US-CAL-CISO",
-        "north": "DK-DK1",
-        "south": "SE-SE4",
-        "dark": "unknown",
-        "upstate": "eGRID-NYUP",
-        "texas": "eGRID-ERCO",
-        "oslo": "NO-NO1",
-    }
-    made = plant(
-        folder,
-        [
-            (ENERGY, board("GPU-west", "n-west"), rising(100_000)),
-            (ENERGY, board("GPU-north", "n-north"), rising(100_000)),
-            # Off from noon on, when its zone has no hours any more.
-            (ENERGY, board("GPU-south", "n-south"), rising(100_000, 0, 12 * HOURS)),
-            (ENERGY, board("GPU-dark", "n-dark"), rising(100_000)),
-            (ENERGY, board("GPU-upstate", "n-upstate"), rising(100_000)),
-            (ENERGY, board("GPU-texas", "n-texas"), rising(100_000)),
-            (ENERGY, board("GPU-oslo", "n-oslo"), rising(100_000)),
-        ],
-        sites=[{"name": site, "zone": zone, "pue": 1.5} for site, zone in zones.items()],
-        nodes=[{"name": f"n-{site}", "site": site, "host_watts": 0} for site in zones],
-        grid_intensity={
-            "files": [{**morning, "zone": "DK-DK1", "source": "dk"}, {**morning, "zone": "SE-SE4", "source": "se"}]
-        },
-    )
-    made.run()
-    return made
+    for site in ZONES:
+        # Off from noon on, when its zone has no hours any more.
+        last = 12 * HOURS if site == "skane" else DAY_SECONDS
+        yield ENERGY, board(f"GPU-{site}", f"n-{site}"), rising(100_000, 0, last)
 
 
-def test_energy_without_a_factor_is_reported_by_site_zone_hours_and_kwh(book: Book) -> None:
-    """12 h × 100 W × 1.5 = 1.8 kWh in the north. Not reported: west has its year, south drew nothing in the hours
-    without a value, and the dark site has no stated grid."""
+MORNING = {"path": "morning.csv", "time": "at", "values": {"direct_gco2e_per_kwh": "grams"}}
+SHAPE_OF_ZONES = shape(
+    "caiso",
+    of_zones,
+    files={"morning.csv": "at,grams\n" + "".join(f"{DAY}T{hour:02}:00:00Z,30\n" for hour in range(12))},
+    sites=[{"name": site, "zone": zone, "pue": 1.5} for site, zone in ZONES.items()],
+    nodes=[{"name": f"n-{site}", "site": site, "host_watts": 0} for site in ZONES],
+    grid_intensity={
+        "files": [{**MORNING, "zone": "DK-DK1", "source": "dk"}, {**MORNING, "zone": "SE-SE4", "source": "se"}]
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def book(shared_book: Callable[[Shape], Seen]) -> Seen:
+    return shared_book(SHAPE_OF_ZONES)
+
+
+def test_energy_without_a_factor_is_reported_by_site_zone_hours_and_kwh(book: Seen) -> None:
+    """12 h × 100 W × 1.5 = 1.8 kWh in Jutland. Not reported: California has its year, Skåne drew nothing in the hours
+    without a value, and the site without a grid has none stated."""
     columns = "site, sum(facility_energy_kwh)::double, sum(location_gco2e)::double"
     assert book.query(f"select {columns} from marts.fleet_daily group by 1 order by 1") == [
-        ("dark", pytest.approx(3.6), None),
-        ("north", pytest.approx(3.6), pytest.approx(1.8 * 30)),
+        ("caiso", pytest.approx(3.6), pytest.approx(3.6 * 193.46)),
+        ("gridless", pytest.approx(3.6), None),
+        ("jutland", pytest.approx(3.6), pytest.approx(1.8 * 30)),
         ("oslo", pytest.approx(3.6), pytest.approx(3.6 * 15)),
-        ("south", pytest.approx(1.8), pytest.approx(1.8 * 30)),
+        ("skane", pytest.approx(1.8), pytest.approx(1.8 * 30)),
         ("texas", pytest.approx(3.6), pytest.approx(3.6 * 336.0)),
         ("upstate", pytest.approx(3.6), pytest.approx(3.6 * 109.6)),
-        ("west", pytest.approx(3.6), pytest.approx(3.6 * 193.46)),
     ]
-    (test,) = book.dbt("test", "--select", CHECK, is_expected=False)
-    assert test.status == "warn"
     columns = "site, zone, hours, facility_energy_kwh, first_hour_at, last_hour_at"
     noon, last = (datetime(DAY.year, DAY.month, DAY.day, hour, tzinfo=UTC) for hour in (12, 23))
-    assert book.query(f"select {columns} from ({test.node.compiled_code})") == [
-        ("north", "DK-DK1", 12, Decimal("1.8"), noon, last)
-    ]
+    assert book.data_test(CHECK, columns) == ("warn", [("jutland", "DK-DK1", 12, Decimal("1.8"), noon, last)])
     assert book.broken() == {}
 
 

@@ -10,12 +10,12 @@ unit_tests_footprints.yml.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.books import Book
-from tests.planted import DAY, ENERGY, OUTPUT, Series, board, plant, pod, rising, vllm
+from tests.planted import DAY, ENERGY, OUTPUT, Series, board, pod, rising, vllm
+from tests.shapes import Seen, Shape, shape
 
 ROUNDED = 0.0025
 # The book rounds each five minutes to a millionth of a kWh: of 0.0372 kWh that is 1.3 in 100,000.
@@ -42,57 +42,59 @@ def series() -> Iterator[Series]:
         yield OUTPUT, vllm(kind, kind), rising(TOKENS_PER_SECOND, 0)
 
 
-@pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    folder = tmp_path_factory.mktemp("check_numbers")
-    hours = [f"{DAY}T{hour:02}:00:00Z,{GCO2E_PER_KWH}\n" for hour in range(24)]
-    (folder / "grid.csv").write_text("at,g\n" + "".join(hours), encoding="utf-8")
-    planted = plant(
-        folder,
-        series(),
-        sites=[{"name": "west", "zone": "XX", "pue": PUE, "tariff": [{"usd_per_kwh": USD_PER_KWH}]}],
-        nodes=[{"name": f"n-{kind}", "site": "west", "host_watts": 0} for kind in FOOTPRINTS],
-        device_types=[
+HOURS = "".join(f"{DAY}T{hour:02}:00:00Z,{GCO2E_PER_KWH}\n" for hour in range(24))
+NUMBERS = shape(
+    "numbers",
+    series,
+    files={"numbers.csv": "at,g\n" + HOURS},
+    sites=[{"name": "numbers", "zone": "XX-400", "pue": PUE, "tariff": [{"usd_per_kwh": USD_PER_KWH}]}],
+    nodes=[{"name": f"n-{kind}", "site": "numbers", "host_watts": 0} for kind in FOOTPRINTS],
+    device_types=[
+        {
+            "name": kind,
+            "power_limit_watts": 700.0,
+            "embodied_kgco2e": kilograms,
+            **({"embodied_life_years": years} if years else {}),
+        }
+        for kind, (kilograms, years) in FOOTPRINTS.items()
+    ],
+    cost_rates=[
+        {"device_type": "four_years", "usd_per_gpu_hour": USD_PER_GPU_HOUR, "source": "rented"},
+        *(
             {
-                "name": kind,
-                "power_limit_watts": 700.0,
-                "embodied_kgco2e": kilograms,
-                **({"embodied_life_years": years} if years else {}),
+                "device_type": kind,
+                "price_usd_per_gpu": 33_000.0,
+                "residual_value_usd_per_gpu": 3_000.0,
+                "life_years": years,
+                "cost_of_capital_ratio": ratio,
+                "source": "bought",
             }
-            for kind, (kilograms, years) in FOOTPRINTS.items()
-        ],
-        cost_rates=[
-            {"device_type": "four_years", "usd_per_gpu_hour": USD_PER_GPU_HOUR, "source": "rented"},
-            *(
-                {
-                    "device_type": kind,
-                    "price_usd_per_gpu": 33_000.0,
-                    "residual_value_usd_per_gpu": 3_000.0,
-                    "life_years": years,
-                    "cost_of_capital_ratio": ratio,
-                    "source": "bought",
-                }
-                for kind, (ratio, years) in OWNED.items()
-            ),
-        ],
-        grid_intensity={
-            "files": [
-                {"path": "grid.csv", "zone": "XX", "time": "at", "values": {"direct_gco2e_per_kwh": "g"}, "source": "g"}
-            ]
-        },
-        marts=("cost_daily", "model_daily"),
-    )
-    planted.run()
-    return planted
+            for kind, (ratio, years) in OWNED.items()
+        ),
+    ],
+    grid_intensity={
+        "files": [
+            {
+                **{"path": "numbers.csv", "zone": "XX-400", "source": "g"},
+                **{"time": "at", "values": {"direct_gco2e_per_kwh": "g"}},
+            }
+        ]
+    },
+)
 
 
-def one(book: Book, columns: str, table: str, model: str) -> tuple:
+@pytest.fixture(scope="module")
+def book(shared_book: Callable[[Shape], Seen]) -> Seen:
+    return shared_book(NUMBERS)
+
+
+def one(book: Seen, columns: str, table: str, model: str) -> tuple:
     """The only row of a model."""
     (row,) = book.query(f"select {columns} from marts.{table} where model = ?", [model])
     return row
 
 
-def test_joules_per_token_and_tokens_per_second_and_megawatt_are_one_number(book: Book) -> None:
+def test_joules_per_token_and_tokens_per_second_and_megawatt_are_one_number(book: Seen) -> None:
     joules, per_mw, per_kwh = one(
         book,
         "joules_per_output_token, output_tokens_per_second_per_mw, output_tokens_per_kwh",
@@ -108,7 +110,7 @@ def test_joules_per_token_and_tokens_per_second_and_megawatt_are_one_number(book
     assert per_kwh * 1_000 == pytest.approx(3.6e9 / joules, rel=1e-12)
 
 
-def test_a_million_tokens_take_their_joules_over_three_and_six_tenths_kwh(book: Book) -> None:
+def test_a_million_tokens_take_their_joules_over_three_and_six_tenths_kwh(book: Seen) -> None:
     kwh, facility_kwh = one(
         book,
         "energy_joules::double / 3.6e6 / (output_tokens::double / 1e6),"
@@ -120,7 +122,7 @@ def test_a_million_tokens_take_their_joules_over_three_and_six_tenths_kwh(book: 
     assert facility_kwh == pytest.approx(1 / 2.8 / 3.6 * PUE, rel=KWH_ROUNDED)
 
 
-def test_dollars_per_million_tokens_are_rate_over_speed_and_energy_at_its_tariff(book: Book) -> None:
+def test_dollars_per_million_tokens_are_rate_over_speed_and_energy_at_its_tariff(book: Seen) -> None:
     costs = dict(
         book.query(
             "select part, sum(cost_usd)::double / 86.4 from marts.cost_daily where model = 'four_years'"
@@ -145,7 +147,7 @@ def test_dollars_per_million_tokens_are_rate_over_speed_and_energy_at_its_tariff
     ("kind", "factor"), [("three_years", 0.30192), ("five_years", 0.26380), ("whole_server", 0.25)]
 )
 def test_what_is_owned_pays_a_capital_recovery_factor_of_what_is_written_off(
-    book: Book, kind: str, factor: float
+    book: Seen, kind: str, factor: float
 ) -> None:
     """CRF(8 %, 4 years) and CRF(10 %, 5 years): a twelfth of a year's annuity over the 31 days of October.
 
@@ -162,7 +164,7 @@ def test_what_is_owned_pays_a_capital_recovery_factor_of_what_is_written_off(
     ("kind", "grams_per_hour"),
     [("three_years", 33.4), ("four_years", 25.0), ("five_years", 20.0), ("whole_server", 28.54)],
 )
-def test_manufacture_is_so_many_grams_a_gpu_hour(book: Book, kind: str, grams_per_hour: float) -> None:
+def test_manufacture_is_so_many_grams_a_gpu_hour(book: Seen, kind: str, grams_per_hour: float) -> None:
     """164 + 5,700 / 8 = 876.5 kg a GPU over 3, 4 and 5 years; 1,000 kg over 4 years, whole, for an hour."""
     sci, booked = (
         one(book, f"{column}::double / 24", table, kind)[0]
@@ -172,7 +174,7 @@ def test_manufacture_is_so_many_grams_a_gpu_hour(book: Book, kind: str, grams_pe
     assert booked == pytest.approx(sci, rel=1e-6)  # telemetry covers all of the claimed day
 
 
-def test_grams_per_million_tokens_are_energy_by_location_and_manufacture(book: Book) -> None:
+def test_grams_per_million_tokens_are_energy_by_location_and_manufacture(book: Seen) -> None:
     embodied, operational, sci, total = one(
         book,
         "scope3_embodied_gco2e::double / 86.4, scope2_location_gco2e::double / 86.4, sci_gco2e_per_output_mtok,"

@@ -7,11 +7,13 @@ file names.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from pipelines.command_line import model_headline
-from tests.books import Book, files_source
 from tests.planted import DAY, DAY_SECONDS, HOURS, WATTS, Samples, Series, board, plant, steady
+from tests.shapes import Seen, Shape, shape
 
 NOON = 12 * HOURS
 WALL = "wall_power_watts"
@@ -30,59 +32,62 @@ def wall(node: str, samples: Samples) -> Series:
     return WALL, {"node": node}, samples
 
 
-@pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    by_site = {
+def by_site() -> dict[str, list[Series]]:
+    return {
         "west": [
-            (WATTS, board("GPU-1", "n1"), turning(300, 100)),
-            (WATTS, board("GPU-2", "n2"), turning(100, 300)),
-            (WATTS, board("GPU-3", "n3"), steady(200)),
-            wall("n3", steady(500)),
+            (WATTS, board("GPU-u1", "u1"), turning(300, 100)),
+            (WATTS, board("GPU-u2", "u2"), turning(100, 300)),
+            (WATTS, board("GPU-u3", "u3"), steady(200)),
+            wall("u3", steady(500)),
             # The other way around than their names.
-            wall("10.0.0.1", turning(300, 500)),
-            wall("10.0.0.2", turning(500, 300)),
+            wall("10.0.4.1", turning(300, 500)),
+            wall("10.0.4.2", turning(500, 300)),
         ],
-        "east": [wall("e1", steady(1_000)), wall("10.0.1.1", steady(2_000))],
+        "east": [wall("e1", steady(1_000)), wall("10.0.5.1", steady(2_000))],
         "north": [
-            (WATTS, board("GPU-4", "n4"), steady(200)),
-            wall("n4", steady(500)),
-            wall("10.0.2.1", steady(700)),
+            (WATTS, board("GPU-u4", "u4"), steady(200)),
+            wall("u4", steady(500)),
+            wall("10.0.6.1", steady(700)),
         ],
         "south": [
-            (WATTS, board("GPU-5", "n5"), steady(200)),
-            wall("10.0.3.1", steady(600)),
-            wall("store", steady(400)),
+            (WATTS, board("GPU-u5", "u5"), steady(200)),
+            wall("10.0.7.1", steady(600)),
+            wall("storage", steady(400)),
         ],
     }
-    planted = plant(
-        tmp_path_factory.mktemp("unplaced"),
-        by_site,
-        sources=[files_source(site, f"recorded/{site}/*.parquet", site=site) for site in by_site],
-        sites=[{"name": site, "zone": "US-CAL-CISO", "pue": 1.2, "tariff": [{"usd_per_kwh": 0.1}]} for site in by_site],
-        nodes=[{"name": "store", "site": "south"}],
-        marts=("fleet_daily", "unplaced_meters", "cost_daily", "reconciliation_daily", "token_reconciliation_daily"),
-    )
-    planted.run()
-    return planted
 
 
-def test_the_meter_is_unknown_with_its_reason(book: Book) -> None:
+STATED = {"zone": "US-CAL-CISO", "pue": 1.2, "tariff": [{"usd_per_kwh": 0.1}]}
+UNPLACED = shape(
+    "unplaced",
+    by_site,
+    sites=[{"name": site, **STATED} for site in ("west", "east", "north", "south")],
+    nodes=[{"name": "storage", "site": "south"}],
+)
+
+
+@pytest.fixture(scope="module")
+def book(shared_book: Callable[[Shape], Seen]) -> Seen:
+    return shared_book(UNPLACED)
+
+
+def test_the_meter_is_unknown_with_its_reason(book: Seen) -> None:
     assert book.query(
         "select meter, model, engine, state, unknown_reason, sum(energy_joules)::double, sum(gpu_seconds)::double"
         " from marts.energy_ledger where meter_scope = 'node' group by all order by meter"
     ) == [
-        ("10.0.0.1", *["__unknown__"] * 2, "unknown", "unplaced_meter", RISING + 200 * DAY_SECONDS, 0),
-        ("10.0.0.2", *["__unknown__"] * 2, "unknown", "unplaced_meter", FALLING + 200 * DAY_SECONDS, 0),
+        ("10.0.4.1", *["__unknown__"] * 2, "unknown", "unplaced_meter", RISING + 200 * DAY_SECONDS, 0),
+        ("10.0.4.2", *["__unknown__"] * 2, "unknown", "unplaced_meter", FALLING + 200 * DAY_SECONDS, 0),
         # Booked as before: nothing at east has boards, and all boards at north have a wall meter.
-        ("10.0.1.1", *["__unknown__"] * 2, "unknown", "no_claimant", 2_000 * DAY_SECONDS, DAY_SECONDS),
-        ("10.0.2.1", *["__unknown__"] * 2, "unknown", "no_claimant", 700 * DAY_SECONDS, DAY_SECONDS),
-        ("10.0.3.1", *["__unknown__"] * 2, "unknown", "unplaced_meter", 600 * DAY_SECONDS, 0),
+        ("10.0.5.1", *["__unknown__"] * 2, "unknown", "no_claimant", 2_000 * DAY_SECONDS, DAY_SECONDS),
+        ("10.0.6.1", *["__unknown__"] * 2, "unknown", "no_claimant", 700 * DAY_SECONDS, DAY_SECONDS),
+        ("10.0.7.1", *["__unknown__"] * 2, "unknown", "unplaced_meter", 600 * DAY_SECONDS, 0),
         ("e1", *["__unknown__"] * 2, "unknown", "no_claimant", 1_000 * DAY_SECONDS, DAY_SECONDS),
-        ("store", *["__unknown__"] * 2, "unknown", "no_claimant", 400 * DAY_SECONDS, DAY_SECONDS),
+        ("storage", *["__unknown__"] * 2, "unknown", "no_claimant", 400 * DAY_SECONDS, DAY_SECONDS),
     ]
 
 
-def test_the_fleets_energy_does_not_include_it(book: Book) -> None:
+def test_the_fleets_energy_does_not_include_it(book: Seen) -> None:
     rows = book.query(
         "select site, meter_scope, energy_joules::double, unknown_joules::double, unplaced_joules::double,"
         " facility_energy_kwh::double from marts.fleet_daily order by site, meter_scope"
@@ -96,14 +101,14 @@ def test_the_fleets_energy_does_not_include_it(book: Book) -> None:
         ("north", "node", 700 * day, 700 * day, 0, pytest.approx(700 * day * 1.2 / KWH, abs=1e-3)),
         ("south", "board", 200 * day, 200 * day, 0, pytest.approx(200 * 1.43 * day * 1.2 / KWH, abs=1e-3)),
         ("south", "node", 400 * day, 400 * day, 600 * day, pytest.approx(400 * day * 1.2 / KWH, abs=1e-3)),
-        # The hosts of n1 and n2 are estimated at 0.43 of their boards, that of n3 is measured.
+        # The hosts of u1 and u2 are estimated at 0.43 of their boards, that of u3 is measured.
         ("west", "board", boards + 200 * day, boards + 200 * day, 0,
          pytest.approx((boards * 1.43 + 500 * day) * 1.2 / KWH, abs=1e-3)),
         ("west", "node", 0, 0, boards + 400 * day, 0),
     ]  # fmt: skip
 
 
-def test_it_costs_nothing_twice(book: Book) -> None:
+def test_it_costs_nothing_twice(book: Seen) -> None:
     # All electricity at 0.1 USD, that of facility_energy_kwh above.
     ((usd,),) = book.query(
         "select sum(cost_usd)::double from marts.cost_daily where basis = 'fully_loaded'"
@@ -113,46 +118,46 @@ def test_it_costs_nothing_twice(book: Book) -> None:
     assert usd == pytest.approx(kwh * 0.1, abs=1e-3)
 
 
-def test_a_host_is_proposed_by_its_watts_or_where_one_of_each_is_left(book: Book) -> None:
+def test_a_host_is_proposed_by_its_watts_or_where_one_of_each_is_left(book: Seen) -> None:
     assert book.query(
         "select meter, proposed_node, proposal_basis, watts_correlation, unplaced_meters, nodes_without_wall_meter,"
         " fleet_file_line from marts.unplaced_meters order by meter"
     ) == [
-        ("10.0.0.1", "n2", "correlation", 1.0, 2, 2, 'nodes: [{name: n2, site: west, aliases: ["10.0.0.1"]}]'),
-        ("10.0.0.2", "n1", "correlation", 1.0, 2, 2, 'nodes: [{name: n1, site: west, aliases: ["10.0.0.2"]}]'),
-        ("10.0.3.1", "n5", "count", None, 1, 1, 'nodes: [{name: n5, site: south, aliases: ["10.0.3.1"]}]'),
+        ("10.0.4.1", "u2", "correlation", 1.0, 2, 2, 'nodes: [{name: u2, site: west, aliases: ["10.0.4.1"]}]'),
+        ("10.0.4.2", "u1", "correlation", 1.0, 2, 2, 'nodes: [{name: u1, site: west, aliases: ["10.0.4.2"]}]'),
+        ("10.0.7.1", "u5", "count", None, 1, 1, 'nodes: [{name: u5, site: south, aliases: ["10.0.7.1"]}]'),
     ]
 
 
-def test_the_balance_holds_and_a_check_names_the_meters(book: Book) -> None:
+def test_the_balance_holds_and_a_check_names_the_meters(book: Seen) -> None:
     assert book.broken() == {}
     assert book.failed_tests("node_meters_are_placed") == {"node_meters_are_placed"}
 
 
-def test_the_first_table_has_it_apart_with_the_lines_to_write(book: Book) -> None:
+def test_the_first_table_has_it_apart_with_the_lines_to_write(book: Seen) -> None:
     with book.connection(read_only=True) as connection:
         shown = model_headline.unplaced(connection)
     kwh = (FALLING + RISING + 1_000 * DAY_SECONDS) / KWH
     assert shown == (
         f"not in these figures: {kwh:,.1f} kWh of 3 wall meters at south, west. Boards there have no wall meter, and"
         " nothing names the hosts of these; the fleet file does:\n"
-        '  nodes: [{name: n5, site: south, aliases: ["10.0.3.1"]}]\n'
-        '  nodes: [{name: n1, site: west, aliases: ["10.0.0.2"]}]  # its watts move with those of the boards: 1.00\n'
-        '  nodes: [{name: n2, site: west, aliases: ["10.0.0.1"]}]  # its watts move with those of the boards: 1.00'
+        '  nodes: [{name: u5, site: south, aliases: ["10.0.7.1"]}]\n'
+        '  nodes: [{name: u1, site: west, aliases: ["10.0.4.2"]}]  # its watts move with those of the boards: 1.00\n'
+        '  nodes: [{name: u2, site: west, aliases: ["10.0.4.1"]}]  # its watts move with those of the boards: 1.00'
     )
 
 
-def test_the_line_of_the_message_places_the_meters(book: Book, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_line_of_the_message_places_the_meters(book: Seen, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("placed")
     lines = dict(book.query("select proposed_node, meter from marts.unplaced_meters"))
     series: list[Series] = [
-        (WATTS, board("GPU-1", "n1"), turning(300, 100)),
-        wall(lines["n1"], turning(500, 300)),
+        (WATTS, board("GPU-u1", "u1"), turning(300, 100)),
+        wall(lines["u1"], turning(500, 300)),
     ]
     placed = plant(
         folder,
         series,
-        nodes=[{"name": "n1", "site": "west", "aliases": [lines["n1"]]}],
+        nodes=[{"name": "u1", "site": "west", "aliases": [lines["u1"]]}],
         marts=("fleet_daily", "unplaced_meters"),
     )
     placed.run()

@@ -6,42 +6,52 @@ The second reading of the labels shares no step with the book's: breaking either
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests import composed
-from tests.books import LEDGER, Book, broken_project
-from tests.planted import DAY, ENERGY, HOURS, INPUT, OUTPUT, WATTS, board, plant, pod, rising, steady, vllm
+from tests.books import Book, broken_project
+from tests.planted import DAY, ENERGY, HOURS, INPUT, OUTPUT, WATTS, Series, board, pod, rising, steady, vllm
+from tests.shapes import Seen, Shape, shape
 
 NOON = 12 * HOURS
 LISTED = "every_series_is_accounted_for"
 ENERGY_BALANCE, TOKEN_BALANCE = "every_metered_joule_is_booked_once", "tokens_are_booked_once"
 
 
-@pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
+def outcomes() -> list[Series]:
     """A board whose pod moves at noon, one without a name, one without a valid sample, a wall meter, ranks."""
-    nameless = {"gpu_uuid": "N/A", "node_name": "n1"}
-    sglang = {"model_name": "sg", **pod("sg-0"), "mode": "decode"}
-    series = [
-        (ENERGY, board("GPU-a", "n1", **pod("a-0")), rising(300_000, last=NOON)),
-        (ENERGY, board("GPU-a", "n1", **pod("b-0")), rising(300_000, NOON + 60, start=1e6 + 300_000 * (NOON + 60))),
-        (WATTS, board("GPU-a", "n1", **pod("a-0")), steady(300, last=NOON)),
+    nameless = {"gpu_uuid": "N/A", "node_name": "outcome-1"}
+    sglang = {"model_name": "sg", **pod("sg-9"), "mode": "decode"}
+    return [
+        (ENERGY, board("GPU-outcome", "outcome-1", **pod("outcome-a")), rising(300_000, last=NOON)),
+        (
+            ENERGY,
+            board("GPU-outcome", "outcome-1", **pod("outcome-b")),
+            rising(300_000, NOON + 60, start=1e6 + 300_000 * (NOON + 60)),
+        ),
+        (WATTS, board("GPU-outcome", "outcome-1", **pod("outcome-a")), steady(300, last=NOON)),
         ("kepler_node_gpu_watts", nameless, steady(100)),
-        (ENERGY, board("GPU-blank", "n1"), steady(9223372036854775794.0)),
-        ("wall_power_watts", {"node": "n1"}, steady(900)),
-        (INPUT, vllm("a-0", "alpha"), rising(10)),
-        (OUTPUT, vllm("a-0", "alpha"), rising(5)),
+        (ENERGY, board("GPU-blank", "outcome-1"), steady(9223372036854775794.0)),
+        ("wall_power_watts", {"node": "outcome-1"}, steady(900)),
+        (INPUT, vllm("outcome-a", "outcome"), rising(10)),
+        (OUTPUT, vllm("outcome-a", "outcome"), rising(5)),
         *(("sglang:realtime_tokens_total", {**sglang, "tp_rank": rank}, rising(2)) for rank in ("0", "1")),
-        ("sglang:generation_tokens_total", {"model_name": "sg", **pod("sg-0")}, rising(2)),
+        ("sglang:generation_tokens_total", {"model_name": "sg", **pod("sg-9")}, rising(2)),
     ]
-    planted = plant(tmp_path_factory.mktemp("outcomes"), series, days=2, marts=LEDGER)
-    planted.run()
-    return planted
 
 
-def test_each_series_has_one_outcome(book: Book) -> None:
+OUTCOMES = shape("outcomes", outcomes)
+
+
+@pytest.fixture(scope="module")
+def book(shared_book: Callable[[Shape], Seen]) -> Seen:
+    return shared_book(OUTCOMES)
+
+
+def test_each_series_has_one_outcome(book: Seen) -> None:
     rows = book.query(
         "select metric, coalesce(meter, engine), outcome, reason, booked_for, booked_seconds::double,"
         " own_joules::double, own_tokens::double from marts.series_daily where date = ? order by all",
@@ -51,23 +61,23 @@ def test_each_series_has_one_outcome(book: Book) -> None:
     day, half = 86_340, NOON
     after_noon = day - NOON - 60
     assert [row for row in rows if row[5]] == [
-        (ENERGY, "GPU-a", "booked", None, "GPU-a", after_noon, 300 * after_noon, None),
-        (ENERGY, "GPU-a", "booked", None, "GPU-a", half, 300 * half, None),
-        ("sglang:realtime_tokens_total", "llm/sg-0", "booked", None, "llm/sg-0", day, None, 2 * day),
-        (OUTPUT, "llm/a-0", "booked", None, "llm/a-0", day, None, 5 * day),
-        (INPUT, "llm/a-0", "booked", None, "llm/a-0", day, None, 10 * day),
+        (ENERGY, "GPU-outcome", "booked", None, "GPU-outcome", after_noon, 300 * after_noon, None),
+        (ENERGY, "GPU-outcome", "booked", None, "GPU-outcome", half, 300 * half, None),
+        ("sglang:realtime_tokens_total", "llm/sg-9", "booked", None, "llm/sg-9", day, None, 2 * day),
+        (OUTPUT, "llm/outcome-a", "booked", None, "llm/outcome-a", day, None, 5 * day),
+        (INPUT, "llm/outcome-a", "booked", None, "llm/outcome-a", day, None, 10 * day),
     ]
     assert [row for row in rows if not row[5]] == [
-        (WATTS, "GPU-a", "cross_check", "better_metric_speaks", None, 0, 300 * half, None),
+        (WATTS, "GPU-outcome", "cross_check", "better_metric_speaks", None, 0, 300 * half, None),
         (ENERGY, "GPU-blank", "refused", "no_valid_sample", None, 0, None, None),
         ("kepler_node_gpu_watts", None, "unused", "names_no_meter", None, 0, 100 * day, None),
-        ("sglang:generation_tokens_total", "llm/sg-0", "cross_check", "better_metric_speaks", None, 0, None, 2 * day),
-        ("sglang:realtime_tokens_total", "llm/sg-0", "redundant", "rank_repeats_another", None, 0, None, 2 * day),
-        ("wall_power_watts", "n1", "coarser_scope", "measures_the_host", None, 0, 900 * day, None),
+        ("sglang:generation_tokens_total", "llm/sg-9", "cross_check", "better_metric_speaks", None, 0, None, 2 * day),
+        ("sglang:realtime_tokens_total", "llm/sg-9", "redundant", "rank_repeats_another", None, 0, None, 2 * day),
+        ("wall_power_watts", "outcome-1", "coarser_scope", "measures_the_host", None, 0, 900 * day, None),
     ]
 
 
-def test_joules_that_no_booked_row_accounts_for_are_listed(book: Book) -> None:
+def test_joules_that_no_booked_row_accounts_for_are_listed(book: Seen) -> None:
     assert book.failed_tests(LISTED) == {LISTED}
     listed = book.query(
         "select metric, unaccounted_joules::double from marts.series_daily"

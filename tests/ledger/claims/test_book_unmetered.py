@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
 import pytest
 
 from pipelines.booking.alarms import ALARMS
-from tests.booking.test_alarms import ALL, ENGINE, HEALTHY, OUTPUT, Planted, book_of, found
-from tests.books import Book
+from tests.booking.test_alarms import ALL, ENGINE, HEALTHY, OUTPUT, Planted, alarming, book_of, found
+from tests.shapes import Seen, Shape
 
 ACTIVITY, MEMORY = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"
 SERVING = {"UUID": "GPU-a", "Hostname": "n1", "namespace": "llm", "pod": "p-0"}
@@ -27,21 +28,31 @@ TRACE: Planted = [
 ]
 
 
+SHAPE_OF_TRACE = alarming("trace", TRACE)
+METERED: Planted = [
+    *HEALTHY,
+    (ACTIVITY, {"UUID": "GPU-a", "Hostname": "n1", "namespace": "llm", "pod": "p-0"}, ALL, 40, 0),
+    ("wall_power_watts", {"node": "n2"}, ALL, 1500, 0),
+    (ACTIVITY, FREE, ALL, 50, 0),  # on n2
+]
+SHAPE_OF_METERED = alarming("metered", METERED)
+
+
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    """A fleet without metered power."""
-    return book_of(tmp_path_factory.mktemp("trace"), TRACE, marts=())
+def trace(shared_book: Callable[[Shape], Seen]) -> Seen:
+    """A site without metered power."""
+    return shared_book(SHAPE_OF_TRACE)
 
 
-def test_usage_has_the_gpus_and_no_energy(trace: Book) -> None:
+def test_usage_has_the_gpus_and_no_energy(trace: Seen) -> None:
     held = trace.query(
         "select deployment, model, meter_scope, gpus, replicas, days, coverage_ratio, round(gpu_activity_ratio, 9),"
         " round(demand_tokens_per_second_mean, 2) from marts.deployment_usage order by deployment"
     )
     assert held == [
-        ("lab/notebook", "__unknown__", "none", 1, 1, 2, 0, None, None),
-        ("lab/train-0", "__unknown__", "none", 2, 1, 2, 0, 0.9, None),
-        ("llm/m", "m", "none", 1, 1, 2, 0, 0.4, 2.0),
+        ("lab/notebook.trace", "__unknown__", "none", 1, 1, 2, 0, None, None),
+        ("lab/train-0.trace", "__unknown__", "none", 2, 1, 2, 0, 0.9, None),
+        ("llm/m.trace", "m.trace", "none", 1, 1, 2, 0, 0.4, 2.0),
     ]
     energies = (
         "mean_watts, parked_watts_per_gpu, device_kwh_month, facility_kwh_month, usd_per_kwh, gco2e_per_kwh,"
@@ -50,13 +61,13 @@ def test_usage_has_the_gpus_and_no_energy(trace: Book) -> None:
     assert trace.query(f"select distinct {energies} from marts.deployment_usage") == [(None,) * 8]
 
 
-def test_the_book_has_no_meter_of_theirs(trace: Book) -> None:
+def test_the_book_has_no_meter_of_theirs(trace: Seen) -> None:
     for mart in ("energy_ledger", "reconciliation_daily", "model_intervals"):
         assert trace.query(f"select count(*) from marts.{mart}") == [(0,)]
     assert trace.query("select distinct has_power from marts.token_ledger") == [(False,)]
 
 
-def test_advice_names_the_gpus_and_saves_nothing_that_is_not_known(trace: Book) -> None:
+def test_advice_names_the_gpus_and_saves_nothing_that_is_not_known(trace: Seen) -> None:
     savings = "saving_kwh_month, saving_energy_usd_month, saving_usd_month_if_released, saving_kgco2e_month"
     for table in ("right_sizing", "consolidation"):
         rows = trace.query(
@@ -65,23 +76,23 @@ def test_advice_names_the_gpus_and_saves_nothing_that_is_not_known(trace: Book) 
         )
         unknown = (None,) * 7
         assert rows == [
-            ("lab/notebook", "insufficient_data", "power_not_metered", 1, *unknown),
-            ("lab/train-0", "insufficient_data", "power_not_metered", 2, *unknown),
-            ("llm/m", "insufficient_data", "power_not_metered", 1, *unknown),
+            ("lab/notebook.trace", "insufficient_data", "power_not_metered", 1, *unknown),
+            ("lab/train-0.trace", "insufficient_data", "power_not_metered", 2, *unknown),
+            ("llm/m.trace", "insufficient_data", "power_not_metered", 1, *unknown),
         ]
     assert trace.query("select distinct current_watts from published.consolidation") == [(None,)]
     evidence = "select json_extract_string(evidence, 'gpu_activity_ratio') from published.right_sizing order by 1"
     assert trace.query(evidence) == [("0.4",), ("0.9",), (None,)]
 
 
-def test_an_alarm_names_how_many_and_where_and_what_to_do(trace: Book) -> None:
-    assert found(trace)["devices_have_power"] == [("cluster", 5, date(2026, 10, 1), date(2026, 10, 2))]
+def test_an_alarm_names_how_many_and_where_and_what_to_do(trace: Seen) -> None:
+    assert found(trace)["devices_have_power"] == [("trace", 5, date(2026, 10, 1), date(2026, 10, 2))]
     (alarm,) = [alarm for alarm in ALARMS if alarm.name == "devices_have_power"]
     assert alarm.expected == "a power or energy series of every device that reports activity or memory"
     assert "land their power as well" in alarm.remedy
 
 
-def test_every_data_test_holds_without_any_power(trace: Book) -> None:
+def test_every_data_test_holds_without_any_power(trace: Seen) -> None:
     assert trace.failed_tests() == set()
 
 
@@ -101,15 +112,11 @@ def test_a_device_without_power_changes_nothing_of_those_with_power(tmp_path: Pa
     ]
 
 
-def test_what_a_meter_of_the_board_or_its_node_measures_is_not_without_power(tmp_path: Path) -> None:
-    planted: Planted = [
-        *HEALTHY,
-        (ACTIVITY, {"UUID": "GPU-a", "Hostname": "n1", "namespace": "llm", "pod": "p-0"}, ALL, 40, 0),
-        ("wall_power_watts", {"node": "n2"}, ALL, 1500, 0),
-        (ACTIVITY, FREE, ALL, 50, 0),  # on n2
-    ]
-    book = book_of(tmp_path, planted, marts=())
+def test_what_a_meter_of_the_board_or_its_node_measures_is_not_without_power(
+    shared_book: Callable[[Shape], Seen],
+) -> None:
+    book = shared_book(SHAPE_OF_METERED)
     assert book.query("select count(*) from marts.unmetered_devices") == [(0,)]
     assert book.query("select distinct meter_scope from marts.deployment_usage") == [("board",)]
     assert "devices_have_power" not in found(book)
-    assert book.query("select max(date) from marts.energy_ledger where node = 'n2'") == [(date(2026, 10, 2),)]
+    assert book.query("select max(date) from marts.energy_ledger where node = 'n2.metered'") == [(date(2026, 10, 2),)]

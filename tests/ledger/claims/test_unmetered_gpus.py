@@ -5,13 +5,13 @@ Boards draw 360 W all day; a GPU-hour costs 2 USD.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
 
-from tests.books import Book
-from tests.planted import DAY, ENERGY, OUTPUT, Series, board, plant, pod, rising, vllm
+from tests.planted import DAY, ENERGY, OUTPUT, Series, board, pod, rising, vllm
+from tests.shapes import Seen, Shape, shape
 
 A100_TYPE = "a100-sxm4-80gb"
 # Site -> the boards that report there, each on the node of the site.
@@ -19,7 +19,7 @@ BOARDS = {
     "part": ("a", "free"),
     "full": ("a", "free"),
     "unstated": ("a", "free"),
-    "dark": (),
+    "unlit": (),
     "committed": ("a",),
     "evening": (),
     "mixed": ("a", "h"),
@@ -43,64 +43,58 @@ def gpus(count: int, **more: object) -> dict[str, object]:
     return {"device_type": A100_TYPE, "count": count, **more}
 
 
+STATED = {
+    "part": [gpus(4)],
+    "full": [gpus(2)],
+    "unstated": [],
+    "unlit": [gpus(3)],
+    "committed": [gpus(3)],
+    # Local midnight is 07:00 UTC: seventeen hours of this UTC date.
+    "evening": [gpus(1, valid_from=DAY), gpus(9, valid_to=DAY - timedelta(days=30))],
+    # One A100 is metered, and so is an H100, which is one of the node's four all the same.
+    "mixed": [gpus(4)],
+    "unpriced": [{"device_type": "b200", "count": 1}, gpus(1)],
+}
+UNMETERED = shape(
+    "unmetered",
+    series,
+    sites=[
+        {
+            "name": site,
+            "zone": "unknown",
+            "pue": 1.2,
+            "tariff": [{"usd_per_kwh": 0.1}],
+            **({"time_zone": "America/Los_Angeles"} if site == "evening" else {}),
+            **({"cooling_share_of_overhead": 0.7, "operations": [{"usd_per_month": 7440.0}]} if site == "part" else {}),
+        }
+        for site in STATED
+    ]
+    + [{"name": "unmetered", "zone": "unknown", "pue": 1.2}],
+    nodes=[{"name": f"n-{site}", "site": site, "host_watts": 0, "gpus": of_node} for site, of_node in STATED.items()],
+    devices=[{"device_uuid": f"GPU-free-{site}", "node": f"n-{site}"} for site in BOARDS if "free" in BOARDS[site]],
+    cost_rates=[
+        {"device_type": A100_TYPE, "usd_per_gpu_hour": 2.0, "source": "contract"},
+        {"device_type": "h100-sxm5-80gb", "usd_per_gpu_hour": 3.0, "source": "contract"},
+    ],
+    commitments=[
+        {
+            "commitment": "c",
+            "site": "committed",
+            "device_type": A100_TYPE,
+            "gpus": 5.0,
+            "usd_per_gpu_hour": 1.0,
+            "valid_from": DAY,
+        }
+    ],
+)
+
+
 @pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    stated = {
-        "part": [gpus(4)],
-        "full": [gpus(2)],
-        "unstated": [],
-        "dark": [gpus(3)],
-        "committed": [gpus(3)],
-        # Local midnight is 07:00 UTC: seventeen hours of this UTC date.
-        "evening": [gpus(1, valid_from=DAY), gpus(9, valid_to=DAY - timedelta(days=30))],
-        # One A100 is metered, and so is an H100, which is one of the node's four all the same.
-        "mixed": [gpus(4)],
-        "unpriced": [{"device_type": "b200", "count": 1}, gpus(1)],
-    }
-    planted = plant(
-        tmp_path_factory.mktemp("unmetered"),
-        series(),
-        sites=[
-            {
-                "name": site,
-                "zone": "unknown",
-                "pue": 1.2,
-                "tariff": [{"usd_per_kwh": 0.1}],
-                **({"time_zone": "America/Los_Angeles"} if site == "evening" else {}),
-                **(
-                    {"cooling_share_of_overhead": 0.7, "operations": [{"usd_per_month": 7440.0}]}
-                    if site == "part"
-                    else {}
-                ),
-            }
-            for site in stated
-        ]
-        + [{"name": "west", "zone": "unknown", "pue": 1.2}],
-        nodes=[
-            {"name": f"n-{site}", "site": site, "host_watts": 0, "gpus": of_node} for site, of_node in stated.items()
-        ],
-        devices=[{"device_uuid": f"GPU-free-{site}", "node": f"n-{site}"} for site in BOARDS if "free" in BOARDS[site]],
-        cost_rates=[
-            {"device_type": A100_TYPE, "usd_per_gpu_hour": 2.0, "source": "contract"},
-            {"device_type": "h100-sxm5-80gb", "usd_per_gpu_hour": 3.0, "source": "contract"},
-        ],
-        commitments=[
-            {
-                "commitment": "c",
-                "site": "committed",
-                "device_type": A100_TYPE,
-                "gpus": 5.0,
-                "usd_per_gpu_hour": 1.0,
-                "valid_from": DAY,
-            }
-        ],
-        marts=("cost_daily", "token_class_cost_daily"),
-    )
-    planted.run()
-    return planted
+def book(shared_book: Callable[[Shape], Seen]) -> Seen:
+    return shared_book(UNMETERED)
 
 
-def unmetered(book: Book, site: str, basis: str = "allocation") -> list[tuple]:
+def unmetered(book: Seen, site: str, basis: str = "allocation") -> list[tuple]:
     """(device type, part, USD, is_cost_complete) of the site's unmetered GPUs."""
     return book.query(
         "select device_type, part, round(cost_usd::double, 6), is_cost_complete from marts.cost_daily where site = ?"
@@ -109,7 +103,7 @@ def unmetered(book: Book, site: str, basis: str = "allocation") -> list[tuple]:
     )
 
 
-def costs(book: Book, site: str, deployment: str) -> dict[str, float]:
+def costs(book: Seen, site: str, deployment: str) -> dict[str, float]:
     """Part -> USD of a deployment's day by allocation."""
     return dict(
         book.query(
@@ -121,7 +115,7 @@ def costs(book: Book, site: str, deployment: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("basis", BASES)
-def test_what_no_meter_shows_costs_its_capacity_and_its_energy_is_unknown(book: Book, basis: str) -> None:
+def test_what_no_meter_shows_costs_its_capacity_and_its_energy_is_unknown(book: Seen, basis: str) -> None:
     assert unmetered(book, "part", basis) == [
         (A100_TYPE, "capacity", 96.0, True),  # 2 of 4 GPUs × 24 h × 2 USD
         (A100_TYPE, "cooling", None, False),
@@ -131,7 +125,7 @@ def test_what_no_meter_shows_costs_its_capacity_and_its_energy_is_unknown(book: 
 
 
 @pytest.mark.parametrize("site", ["full", "unstated"])
-def test_a_node_whose_boards_are_all_metered_and_one_without_gpus_have_no_such_row(book: Book, site: str) -> None:
+def test_a_node_whose_boards_are_all_metered_and_one_without_gpus_have_no_such_row(book: Seen, site: str) -> None:
     assert unmetered(book, site) == []
     # A free board is metered: it is no unmetered one, and what is not held is known.
     assert costs(book, site, "__remainder__")["capacity"] == 48.0
@@ -140,7 +134,7 @@ def test_a_node_whose_boards_are_all_metered_and_one_without_gpus_have_no_such_r
     ) == [(True,)]
 
 
-def test_the_remainder_of_energy_is_flagged_where_gpus_are_unmetered(book: Book) -> None:
+def test_the_remainder_of_energy_is_flagged_where_gpus_are_unmetered(book: Seen) -> None:
     assert book.query(
         "select distinct is_cost_complete from marts.cost_daily where site = 'part' and part = 'energy'"
         " and deployment = '__remainder__'"
@@ -150,19 +144,19 @@ def test_the_remainder_of_energy_is_flagged_where_gpus_are_unmetered(book: Book)
     assert costs(book, "part", "__remainder__")["capacity"] == 48.0
 
 
-def test_a_node_without_any_meter_is_unmetered_whole(book: Book) -> None:
-    assert unmetered(book, "dark")[0][:3] == (A100_TYPE, "capacity", 144.0)
+def test_a_node_without_any_meter_is_unmetered_whole(book: Seen) -> None:
+    assert unmetered(book, "unlit")[0][:3] == (A100_TYPE, "capacity", 144.0)
 
 
-def test_a_count_holds_on_the_local_dates_of_the_site(book: Book) -> None:
+def test_a_count_holds_on_the_local_dates_of_the_site(book: Seen) -> None:
     assert unmetered(book, "evening")[0][:3] == (A100_TYPE, "capacity", 34.0)
 
 
-def test_a_board_of_another_type_is_one_of_the_nodes(book: Book) -> None:
+def test_a_board_of_another_type_is_one_of_the_nodes(book: Seen) -> None:
     assert unmetered(book, "mixed")[0][:3] == (A100_TYPE, "capacity", 96.0)
 
 
-def test_a_type_without_a_rate_is_null_and_flagged(book: Book) -> None:
+def test_a_type_without_a_rate_is_null_and_flagged(book: Seen) -> None:
     assert unmetered(book, "unpriced") == [
         ("b200", "capacity", None, False),
         ("b200", "energy", None, False),
@@ -170,13 +164,13 @@ def test_a_type_without_a_rate_is_null_and_flagged(book: Book) -> None:
     ]
 
 
-def test_a_commitment_covers_unmetered_gpus_before_it_is_unused(book: Book) -> None:
+def test_a_commitment_covers_unmetered_gpus_before_it_is_unused(book: Seen) -> None:
     assert unmetered(book, "committed")[0][:3] == (A100_TYPE, "capacity", 48.0)  # 2 × 24 h × 1 USD
     assert costs(book, "committed", "__unused_commitment__") == {"capacity": 48.0}  # of 5 committed 3 are there
     assert costs(book, "committed", "a-committed")["capacity"] == 24.0
 
 
-def test_each_basis_adds_up_to_the_same_amount(book: Book) -> None:
+def test_each_basis_adds_up_to_the_same_amount(book: Seen) -> None:
     assert book.query("select count(*) from marts.cost_daily where deployment = '__unmetered__'") != [(0,)]
     assert (
         book.query(

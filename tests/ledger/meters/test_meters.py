@@ -5,6 +5,7 @@ Add here a case of metering, with its innocent twin. Keep out who used the energ
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -32,26 +33,31 @@ from tests.planted import (
     steady,
     vllm,
 )
+from tests.shapes import Seen, Shape, shape
 
 EARLY, LATE = -630, DAY_SECONDS + 630  # 10.5 minutes around the day: no sample is at a midnight
 DAY_ONLY = (30, DAY_SECONDS - 30)
 
 
-@pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> Book:
+def of_a_day() -> list[Series]:
     """A closed period of one day; the files hold samples around it of boards 2 and 3 only."""
-    series = [
+    return [
         (ENERGY, board("GPU-0", "n0", **pod("p0")), rising(100_000, *DAY_ONLY)),
         (WATTS, board("GPU-1", "n0", **pod("p1")), steady(100, *DAY_ONLY)),
         (ENERGY, board("GPU-2", "n0", **pod("p2")), rising(100_000, EARLY, LATE)),
         (WATTS, board("GPU-3", "n0", **pod("p3")), steady(100, EARLY, LATE)),
     ]
-    book = plant(tmp_path_factory.mktemp("closed"), series, marts=(*LEDGER, "fleet_daily"))
-    assert book.run() == (DAY, book.fleet.period.end)
-    return book
 
 
-def test_a_closed_period_has_all_its_seconds(closed: Book) -> None:
+CLOSED = shape("closed", of_a_day)
+
+
+@pytest.fixture(scope="module")
+def closed(shared_book: Callable[[Shape], Seen]) -> Seen:
+    return shared_book(CLOSED)
+
+
+def test_a_closed_period_has_all_its_seconds(closed: Seen) -> None:
     daily = "select device_uuid, sum(energy_joules)::double, sum(covered_seconds)::double from marts.energy_ledger"
     assert closed.query(f"{daily} group by 1 order by 1") == [
         ("GPU-0", 100 * (DAY_SECONDS - 60), DAY_SECONDS - 60),
@@ -63,7 +69,7 @@ def test_a_closed_period_has_all_its_seconds(closed: Book) -> None:
     assert closed.query("select distinct date from marts.reconciliation_daily") == [(DAY,)]
 
 
-def test_neighbours_of_a_closed_period_are_never_due(closed: Book) -> None:
+def test_neighbours_of_a_closed_period_are_never_due(closed: Seen) -> None:
     copy = "select date from raw.due_dates where date < ? or date >= ?"
     assert closed.query(copy, [closed.fleet.period.start, closed.fleet.period.end]) == []
 
@@ -74,8 +80,7 @@ AMD_WATTS, NVML_WATTS = "gpu_package_power", "nvml_power_watts"
 OF_DAY = (EARLY, LATE)
 
 
-@pytest.fixture(scope="module")
-def identities(tmp_path_factory: pytest.TempPathFactory) -> Book:
+def numbered_boards() -> dict[str, list[Series]]:
     """Boards that their exporters number, and boards with similar UUIDs."""
     half = DAY_SECONDS / 2
     noon_on = rising(100_000, half + 60, LATE, start=1e6 + 100_000 * (half + 60 - EARLY))
@@ -95,11 +100,11 @@ def identities(tmp_path_factory: pytest.TempPathFactory) -> Book:
         (AMD_WATTS, {"gpu_id": "0", "hostname": "h7"}, steady(130, *OF_DAY)),
         (AMD_WATTS, {"gpu_id": "0", "serial_number": "692251001124", "hostname": "h8"}, steady(140, *OF_DAY)),
         # Neither UUID nor host: the address that was scraped.
-        (ENERGY, {"gpu": "0", "modelName": A100, "instance": "10.0.0.9:9400"}, rising(150_000, *OF_DAY)),
+        (ENERGY, {"gpu": "0", "modelName": A100, "instance": "10.0.2.9:9400"}, rising(150_000, *OF_DAY)),
         # Numbers that are unique are qualified too.
         (WATTS, numbered("h9", gpu="7"), steady(110, *OF_DAY)),
         # A pod comes and goes: one meter, its counter runs on.
-        (ENERGY, numbered("h10", gpu="3", **pod("p3")), rising(100_000, EARLY, half)),
+        (ENERGY, numbered("h10", gpu="3", **pod("h10-0")), rising(100_000, EARLY, half)),
         (ENERGY, numbered("h10", gpu="3"), noon_on),
         # A board that moved at noon keeps its UUID and its counter.
         (ENERGY, board("GPU-moved", "h11", gpu="0"), rising(100_000, EARLY, half)),
@@ -109,15 +114,21 @@ def identities(tmp_path_factory: pytest.TempPathFactory) -> Book:
             rising(100_000, half + 60, LATE, start=1e6 + 100_000 * (half + 60 - EARLY)),
         ),
         # Two exporters of one board disagree: dcgm-exporter reports 200 W, the agent 300.
-        (WATTS, board("GPU-two", "h13"), steady(200, *OF_DAY)),
-        (NVML_WATTS, {"uuid": "GPU-two", "node": "h13", "device_type": A100}, steady(300, *OF_DAY)),
+        (WATTS, board("GPU-seen-twice", "h13"), steady(200, *OF_DAY)),
+        (NVML_WATTS, {"uuid": "GPU-seen-twice", "node": "h13", "device_type": A100}, steady(300, *OF_DAY)),
     ]
-    book = plant(tmp_path_factory.mktemp("identities"), {"cluster": series[:-1], "agents": series[-1:]}, marts=LEDGER)
-    book.run()
-    return book
+    return {"identities": series[:-1], "agents": series[-1:]}
 
 
-def test_a_board_without_a_uuid_is_qualified_by_its_node_else_its_address(identities: Book) -> None:
+IDENTITIES = shape("identities", numbered_boards)
+
+
+@pytest.fixture(scope="module")
+def identities(shared_book: Callable[[Shape], Seen]) -> Seen:
+    return shared_book(IDENTITIES)
+
+
+def test_a_board_without_a_uuid_is_qualified_by_its_node_else_its_address(identities: Seen) -> None:
     watts = identities.query(
         "select device_uuid, meter, sum(energy_joules)::double / 86400 from marts.energy_ledger group by all"
     )
@@ -133,30 +144,29 @@ def test_a_board_without_a_uuid_is_qualified_by_its_node_else_its_address(identi
             "h6/0": 120,
             "h7/0": 130,
             "692251001124": 140,
-            "10.0.0.9/0": 150,
+            "10.0.2.9/0": 150,
             "h9/7": 110,
             "h10/3": 100,
             "GPU-moved": 100,
-            "GPU-two": 200,  # not 300, and not 500
+            "GPU-seen-twice": 200,  # not 300, and not 500
         }
     )
     assert identities.broken() == {}
 
 
-def test_two_exporters_that_disagree_about_one_board_are_named_with_their_watts(identities: Book) -> None:
+def test_two_exporters_that_disagree_about_one_board_are_named_with_their_watts(identities: Seen) -> None:
     rows = identities.query(
         "select meter, source, cross_check_source, metered_joules::double / 86400, cross_check_joules::double / 86400"
         " from marts.reconciliation_daily where abs(cross_check_ratio) > 0.05"
     )
-    assert rows == [("GPU-two", "cluster", "agents", pytest.approx(200), pytest.approx(300, rel=1e-3))]
+    assert rows == [("GPU-seen-twice", "identities", "agents", pytest.approx(200), pytest.approx(300, rel=1e-3))]
     assert identities.failed_tests("cross_checks_agree") == {"cross_checks_agree"}
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def limits(tmp_path_factory: pytest.TempPathFactory) -> Book:
+def beyond_limits() -> list[Series]:
     """Samples that no board can draw, and boards whose limit the seed does not know."""
 
     def spiked(samples: Samples, value: float, *, every: int, first: int) -> Samples:
@@ -171,7 +181,7 @@ def limits(tmp_path_factory: pytest.TempPathFactory) -> Book:
     invalid = [(at, float("nan") if n in (50, 60) else original) for n, (at, original) in enumerate(level)]
     leap = [(at, original + (1e18 if at >= moment(12 * HOURS) else 0)) for at, original in rising(100_000, *OF_DAY)]
     wraps = [(at, 100 * (at % 1800)) for at, _ in level]  # 100 W; begins anew every half hour
-    series = [
+    return [
         # 5 × 700 W of a board that draws up to 600 by its limit, and 2 × NaN.
         (WATTS, board("GPU-seven", "n1"), spiked(invalid, 700, every=100, first=100)),
         # The same of a gauge that only checks a counter.
@@ -190,13 +200,18 @@ def limits(tmp_path_factory: pytest.TempPathFactory) -> Book:
         # RAPL begins anew 48 times.
         ("node_rapl_package_joules_total", {"path": "package-0", "instance": "n9:9100"}, wraps),
     ]
-    stated = [{"name": "acme-x2", "aliases": ["Acme X2"], "power_limit_watts": 2000, "idle_watts_loaded": 200}]
-    book = plant(tmp_path_factory.mktemp("limits"), series, device_types=stated, marts=LEDGER)
-    book.run()
-    return book
 
 
-def test_what_no_meter_can_draw_is_refused_and_the_rest_is_booked(limits: Book) -> None:
+ACME = {"name": "acme-x2", "aliases": ["Acme X2"], "power_limit_watts": 2000, "idle_watts_loaded": 200}
+LIMITS = shape("limits", beyond_limits, device_types=[ACME])
+
+
+@pytest.fixture(scope="module")
+def limits(shared_book: Callable[[Shape], Seen]) -> Seen:
+    return shared_book(LIMITS)
+
+
+def test_what_no_meter_can_draw_is_refused_and_the_rest_is_booked(limits: Seen) -> None:
     watts = limits.query("select meter, sum(energy_joules)::double / 86400 from marts.energy_ledger group by 1")
     assert dict(watts) == pytest.approx(
         {
@@ -215,7 +230,7 @@ def test_what_no_meter_can_draw_is_refused_and_the_rest_is_booked(limits: Book) 
     assert limits.broken() == {}
 
 
-def test_refused_samples_are_counted(limits: Book) -> None:
+def test_refused_samples_are_counted(limits: Seen) -> None:
     rows = limits.query("select meter, rejected_samples from marts.reconciliation_daily where rejected_samples > 0")
     assert dict(rows) == {
         "GPU-seven": 7,
@@ -227,13 +242,13 @@ def test_refused_samples_are_counted(limits: Book) -> None:
     }
 
 
-def test_a_limit_that_is_stated_too_low_is_named_and_a_wrong_unit_is_not(limits: Book) -> None:
+def test_a_limit_that_is_stated_too_low_is_named_and_a_wrong_unit_is_not(limits: Seen) -> None:
     assert limits.failed_tests("power_limits_fit_their_boards") == {"power_limits_fit_their_boards"}
     found = limits.query("select meter, near_samples, greatest_near_watts from intermediate.int_impossible_samples")
     assert sorted(row for row in found if row[1] >= 0.9 * 1440) == [("GPU-double", 1440, 800)]
 
 
-def test_a_type_of_the_fleet_file_has_its_idle_watts(limits: Book) -> None:
+def test_a_type_of_the_fleet_file_has_its_idle_watts(limits: Seen) -> None:
     held = "select distinct device_type from marts.energy_ledger where meter = 'GPU-stated'"
     assert limits.query(held) == [("acme-x2",)]
     assert limits.query(
@@ -245,7 +260,7 @@ def test_a_type_of_the_fleet_file_has_its_idle_watts(limits: Book) -> None:
     ) == [(93, 400)]
 
 
-def test_counters_of_sockets_begin_anew_without_an_alarm(limits: Book) -> None:
+def test_counters_of_sockets_begin_anew_without_an_alarm(limits: Seen) -> None:
     with limits.connection() as connection:
         landed = checks.landed_series(connection, "test")
     assert landed["falls_per_day"].fillna(0).max() == 0

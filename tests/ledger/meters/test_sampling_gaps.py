@@ -1,15 +1,17 @@
 """How long a gauge may be silent before its energy is unknown: in book, balance, series and windows.
 
-Three of the larger of the measured and the stated interval, at least 15 s. One fleet; every meter is constant, so that
+Three of the larger of the measured and the stated interval, at least 15 s. One shape; every meter is constant, so that
 its joules are watts × the seconds that are covered.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from tests.books import Book, files_source
-from tests.planted import DAY, WATTS, board, plant, pod, steady, without
+from tests.planted import DAY, WATTS, Series, board, pod, steady, without
+from tests.shapes import Seen, Shape, shape
 
 BALANCES = ("every_metered_joule_is_booked_once", "tokens_are_booked_once", "seconds_fit_into_the_interval")
 COVERED = "series_cover_their_days"
@@ -24,46 +26,46 @@ def stalled(watts: float) -> list[tuple[float, float]]:
     return samples
 
 
-@pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
+def meters() -> dict[str, list[Series]]:
     """A log with stalls, gauges of 60, 5 and 300 s with a silence just short of their cap and one just beyond, and a
     gauge that is silent for most of the day."""
-    folder = tmp_path_factory.mktemp("gaps")
     minute = [
         # A scrape is dropped (120 s), two are (180 s), three are (240 s).
-        (WATTS, board("GPU-minute", "n1", **pod("a-0")),
+        (WATTS, board("GPU-minute", "gap-1", **pod("gap-minute")),
          without(without(without(steady(100, 0, 3600), 600, 720), 1200, 1380), 1800, 2040)),
         # Faster than its source states: 180 s are filled, 185 s are not.
-        (WATTS, board("GPU-fast", "n1", **pod("b-0")),
+        (WATTS, board("GPU-fast", "gap-1", **pod("gap-fast")),
          without(without(steady(100, 0, 3600, step=5), 600, 780), 1200, 1385)),
         # Slower than its source states: 900 s are filled, 1,200 s are not.
-        (WATTS, board("GPU-slow", "n1", **pod("c-0")),
+        (WATTS, board("GPU-slow", "gap-1", **pod("gap-slow")),
          without(without(steady(100, 0, 14_400, step=300), 600, 1500), 2100, 3300)),
         # Covered for an hour at each end of the day.
-        (WATTS, board("GPU-lost", "n1", **pod("d-0")), without(steady(100), 3600, 82_800)),
+        (WATTS, board("GPU-lost", "gap-1", **pod("gap-lost")), without(steady(100), 3600, 82_800)),
     ]  # fmt: skip
     second = [
-        (WATTS, board("GPU-log", "n2"), stalled(200)),
+        (WATTS, board("GPU-log", "gap-2"), stalled(200)),
         # 15 s are filled and 16 s are not, however fast the meter is.
-        (WATTS, board("GPU-bench", "n3"), without(steady(100, 0, 600, step=1), 30, 570)),
-        (WATTS, board("GPU-second", "n2"), without(without(steady(100, 0, 300, step=1), 60, 75), 120, 136)),
+        (WATTS, board("GPU-bench", "gap-3"), without(steady(100, 0, 600, step=1), 30, 570)),
+        (WATTS, board("GPU-second", "gap-2"), without(without(steady(100, 0, 300, step=1), 60, 75), 120, 136)),
     ]  # fmt: skip
-    planted = plant(
-        folder,
-        {"cluster": minute, LOG: second},
-        sources=[
-            files_source("cluster", "recorded/cluster/*.parquet"),
-            files_source(LOG, f"recorded/{LOG}/*.parquet", interval_seconds=0.2),
-        ],
-        run_windows={
-            "inline": [
-                {"window_id": "log", "node": "n2", "start_at": f"{DAY}T00:00:00Z", "end_at": f"{DAY}T00:01:00Z"},
-            ]
-        },
-        marts=("series_daily", "reconciliation_daily", "run_windows", "token_reconciliation_daily"),
-    )
-    planted.run()
-    return planted
+    return {"gaps": minute, LOG: second}
+
+
+GAPS = shape(
+    "gaps",
+    meters,
+    intervals={LOG: 0.2},
+    run_windows={
+        "inline": [
+            {"window_id": "log", "node": "gap-2", "start_at": f"{DAY}T00:00:00Z", "end_at": f"{DAY}T00:01:00Z"},
+        ]
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def book(shared_book: Callable[[Shape], Seen]) -> Seen:
+    return shared_book(GAPS)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     ],
 )
 def test_a_silence_of_three_intervals_is_filled_and_a_longer_one_is_not(
-    book: Book, uuid: str, joules: float, seconds: float
+    book: Seen, uuid: str, joules: float, seconds: float
 ) -> None:
     assert book.query(
         "select sum(energy_joules)::double, sum(covered_seconds)::double from marts.energy_ledger"
@@ -92,27 +94,26 @@ def test_a_silence_of_three_intervals_is_filled_and_a_longer_one_is_not(
     ) == [(joules, seconds)]
 
 
-def test_a_claim_goes_on_over_a_pause_of_the_logger(book: Book) -> None:
+def test_a_claim_goes_on_over_a_pause_of_the_logger(book: Seen) -> None:
     # 185 s of silence are no seconds of the board at all, so none of its joules is of an unknown claimant.
     assert book.query(
         "select distinct held_by from marts.energy_ledger where device_uuid = 'GPU-fast' and energy_joules > 0"
-    ) == [("llm/b-0",)]
+    ) == [("llm/gap-fast",)]
 
 
-def test_a_window_has_the_energy_of_the_ledger(book: Book) -> None:
+def test_a_window_has_the_energy_of_the_ledger(book: Seen) -> None:
     ((joules, reason),) = book.query(
         "select energy_joules::double, reason_code from marts.run_windows where window_id = 'log'"
     )
-    # Of both boards of n2: 200 W and 100 W for a minute; no tokens are stated.
+    # Of both boards of the node: 200 W and 100 W for a minute; no tokens are stated.
     assert (joules, reason) == (300 * 60, "no_tokens")
 
 
-def test_the_balance_holds(book: Book) -> None:
+def test_the_balance_holds(book: Seen) -> None:
     assert book.failed_tests(*BALANCES) == set()
 
 
-def test_a_series_that_is_silent_for_most_of_its_day_warns_unless_its_source_has_run_windows(book: Book) -> None:
-    (result,) = book.dbt("test", "--select", COVERED, is_expected=False)
-    rows = book.query(f"select source, meter, covered_ratio from ({result.node.compiled_code})")
+def test_a_series_that_is_silent_for_most_of_its_day_warns_unless_its_source_has_run_windows(book: Seen) -> None:
+    severity, rows = book.data_test(COVERED, "source, meter, covered_ratio")
     # Two hours of the 86,340 seconds; GPU-bench is a tenth covered too, but its source has the window.
-    assert (result.status, rows) == ("warn", [("cluster", "GPU-lost", round(7_140 / 86_340, 3))])
+    assert (severity, rows) == ("warn", [("gaps", "GPU-lost", round(7_140 / 86_340, 3))])

@@ -7,12 +7,13 @@ seconds: 28,800,000 + 5,760,000 tokens; 8.64 / 34.56 = 0.25 J per token.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.books import Book, at
-from tests.planted import ENERGY, INPUT, OUTPUT, Series, board, plant, pod, rising, vllm
+from tests.books import at
+from tests.planted import ENERGY, INPUT, OUTPUT, Series, board, pod, rising, vllm
+from tests.shapes import Seen, Shape, shape
 
 START, NOON, END = 36_000, 43_200, 50_400
 SECONDS = END - START
@@ -92,23 +93,22 @@ def series() -> Iterator[Series]:
     yield from engine("stated-b-0", "stated", 2_000, 400, came=2_000)
 
 
+INFERRED = shape(
+    "inferred_roles",
+    series,
+    engines=[{"engine": "llm/stated-*", "role": "unified"}],
+    run_windows={
+        "inline": [{"window_id": "w", "model": "pools", "start_at": at("10-15 11:00"), "end_at": at("10-15 12:00")}]
+    },
+)
+
+
 @pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    folder = tmp_path_factory.mktemp("roles")
-    book = plant(
-        folder,
-        series(),
-        marts=("model_daily", "token_reconciliation_daily", "series_daily", "fleet_daily", "run_windows"),
-        engines=[{"engine": "llm/stated-*", "role": "unified"}],
-        run_windows={
-            "inline": [{"window_id": "w", "model": "pools", "start_at": at("10-15 11:00"), "end_at": at("10-15 12:00")}]
-        },
-    )
-    book.run()
-    return book
+def book(shared_book: Callable[[Shape], Seen]) -> Seen:
+    return shared_book(INFERRED)
 
 
-def of_models(book: Book, columns: str) -> dict[str, tuple]:
+def of_models(book: Seen, columns: str) -> dict[str, tuple]:
     rows = book.query(
         f"select model, {columns} from marts.model_daily where model not like '\\_\\_%' escape '\\' group by 1"
     )
@@ -120,18 +120,18 @@ INPUTS = "sum(input_tokens)::double, sum(output_tokens)::double"
 JOULES = 2 * 300 * SECONDS
 
 
-def test_a_prompt_that_was_handed_over_counts_once(book: Book) -> None:
+def test_a_prompt_that_was_handed_over_counts_once(book: Seen) -> None:
     held = of_models(book, f"{INPUTS}, {RATIO}")
     for model in ("pools", "silent"):
         assert held[model] == pytest.approx((28.8 * MTOK, 5.76 * MTOK, 0.25))
 
 
-def test_what_a_decoder_computed_stays_its_input(book: Book) -> None:
+def test_what_a_decoder_computed_stays_its_input(book: Seen) -> None:
     # 1,500 a second in the prefill pool, and the 500 that the decoder computed: 2,000.
     assert of_models(book, INPUTS)["partly"] == pytest.approx((28.8 * MTOK, 5.76 * MTOK))
 
 
-def test_what_came_from_a_store_stays_the_decoders_cached_input(book: Book) -> None:
+def test_what_came_from_a_store_stays_the_decoders_cached_input(book: Seen) -> None:
     rows = book.query(
         "select role, sum(input_tokens)::double, sum(cached_input_tokens)::double from marts.model_daily"
         " where model = 'store' group by 1 order by 1"
@@ -143,7 +143,7 @@ def test_what_came_from_a_store_stays_the_decoders_cached_input(book: Book) -> N
     ]
 
 
-def test_pools_that_only_look_alike_keep_their_tokens(book: Book) -> None:
+def test_pools_that_only_look_alike_keep_their_tokens(book: Seen) -> None:
     held = of_models(book, f"{INPUTS}, {RATIO}")
     for model, prompts, outputs in (
         ("scored", 2_700, 405),
@@ -155,7 +155,7 @@ def test_pools_that_only_look_alike_keep_their_tokens(book: Book) -> None:
         assert held[model] == pytest.approx(true), model
 
 
-def test_energy_of_a_pool_counts_only_while_the_other_pools_does(book: Book) -> None:
+def test_energy_of_a_pool_counts_only_while_the_other_pools_does(book: Seen) -> None:
     """Until noon both pools draw 600 W for 400 output tokens a second: 1.5 J each, not (300 + 2 × 300) / 400 = 2.25."""
     per_output_token = "(sum(matched_joules) / sum(matched_output_tokens))::double"
     held = of_models(book, f"{per_output_token}, {RATIO}, sum(matched_joules)::double, sum(energy_joules)::double")
@@ -170,19 +170,19 @@ def test_energy_of_a_pool_counts_only_while_the_other_pools_does(book: Book) -> 
     assert held["apart"][0] == pytest.approx((4 * 300 + 2 * 300) / (4 * 400 + 2 * 100))
 
 
-def test_where_the_signs_conflict_the_ratio_of_input_is_unknown(book: Book) -> None:
+def test_where_the_signs_conflict_the_ratio_of_input_is_unknown(book: Seen) -> None:
     assert of_models(book, RATIO)["torn"] == (None,)
     assert of_models(book, "(sum(matched_joules) / sum(matched_output_tokens))::double")["torn"][0] is not None
     assert book.failed_tests("roles_are_clear") == {"roles_are_clear"}
     assert book.failed_tests("every_series_is_accounted_for") == set()
 
 
-def test_the_fleets_ratio_of_input_is_unknown_where_a_models_is(book: Book) -> None:
+def test_the_fleets_ratio_of_input_is_unknown_where_a_models_is(book: Seen) -> None:
     columns = "joules_per_total_token, matched_total_tokens, joules_per_output_token is null"
     assert book.query(f"select {columns} from marts.fleet_daily where meter_scope = 'board'") == [(None, None, False)]
 
 
-def test_the_book_says_what_a_role_is_from(book: Book) -> None:
+def test_the_book_says_what_a_role_is_from(book: Seen) -> None:
     rows = book.query("select distinct model, engine, role, role_basis from marts.token_ledger order by 1, 2")
     held = {engine.removeprefix("llm/"): (role, basis) for _, engine, role, basis in rows}
     for model in ("pools", "partly", "store", "silent"):
@@ -193,12 +193,14 @@ def test_the_book_says_what_a_role_is_from(book: Book) -> None:
     assert {held["stated-a-0"], held["stated-b-0"]} == {("unified", "fleet_file")}
 
 
-def test_a_window_counts_a_prompt_once_too(book: Book) -> None:
-    rows = book.query("select total_tokens::double, joules_per_total_token from marts.run_windows")
+def test_a_window_counts_a_prompt_once_too(book: Seen) -> None:
+    rows = book.query(
+        "select total_tokens::double, joules_per_total_token from marts.run_windows where window_id = 'w'"
+    )
     assert rows == [(pytest.approx(2_400 * 3600), pytest.approx(0.25))]
 
 
-def test_energy_and_tokens_meet_under_one_role(book: Book) -> None:
+def test_energy_and_tokens_meet_under_one_role(book: Seen) -> None:
     rows = book.query(
         "select role, energy_joules::double, output_tokens::double from marts.model_daily"
         " where model = 'pools' order by 1"
@@ -206,7 +208,7 @@ def test_energy_and_tokens_meet_under_one_role(book: Book) -> None:
     assert rows == [("decode", 300 * SECONDS, pytest.approx(400 * SECONDS)), ("prefill", 300 * SECONDS, None)]
 
 
-def test_the_balance_of_tokens_holds_of_inferred_roles(book: Book) -> None:
+def test_the_balance_of_tokens_holds_of_inferred_roles(book: Seen) -> None:
     assert (
         book.query("select engine, token_class from marts.token_reconciliation_daily where difference_tokens <> 0")
         == []

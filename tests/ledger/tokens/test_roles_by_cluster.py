@@ -5,12 +5,12 @@ One fleet, a model per case, 10:00 to 14:00. Each pair of pools is given 2,000 t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.books import Book
-from tests.planted import ENERGY, INPUT, OUTPUT, Series, board, plant, pod, rising
+from tests.planted import ENERGY, INPUT, OUTPUT, Series, board, pod, rising
+from tests.shapes import Seen, Shape, shape
 
 START, END = 36_000, 50_400
 SECONDS = END - START
@@ -62,21 +62,20 @@ def series() -> Iterator[Series]:
     yield from engine("w-1", "lost", 2_000, 400, computed=2_000, llm_d_ai_role="decode")
 
 
+NAMED = shape("named_roles", series)
+
+
 @pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    book = plant(
-        tmp_path_factory.mktemp("roles"), series(), marts=("model_daily", "token_reconciliation_daily", "series_daily")
-    )
-    book.run()
-    return book
+def book(shared_book: Callable[[Shape], Seen]) -> Seen:
+    return shared_book(NAMED)
 
 
-def roles(book: Book) -> dict[str, tuple[str, str]]:
+def roles(book: Seen) -> dict[str, tuple[str, str]]:
     rows = book.query("select distinct engine, role, role_basis from marts.token_ledger")
     return {engine.removeprefix("llm/"): (role, basis) for engine, role, basis in rows}
 
 
-def figures(book: Book) -> dict[str, tuple]:
+def figures(book: Seen) -> dict[str, tuple]:
     rows = book.query(
         "select model, sum(input_tokens)::double, sum(output_tokens)::double,"
         " (sum(matched_joules) / sum(matched_total_tokens))::double from marts.model_daily group by 1"
@@ -84,7 +83,7 @@ def figures(book: Book) -> dict[str, tuple]:
     return {model: tuple(of) for model, *of in rows}
 
 
-def test_what_the_cluster_calls_its_pools_is_their_role(book: Book) -> None:
+def test_what_the_cluster_calls_its_pools_is_their_role(book: Seen) -> None:
     held = roles(book)
     assert (held["x-0"], held["x-1"]) == (("prefill", "names"), ("decode", "names"))
     assert (held["y-0"], held["y-1"]) == (("prefill", "labels"), ("decode", "names"))
@@ -93,7 +92,7 @@ def test_what_the_cluster_calls_its_pools_is_their_role(book: Book) -> None:
     assert (held["llama-prefill-0"], held["llama-decode-0"]) == (("prefill", "names"), ("decode", "names"))
 
 
-def test_prompts_of_named_pools_count_once(book: Book) -> None:
+def test_prompts_of_named_pools_count_once(book: Seen) -> None:
     # 2 × 300 W over 2,400 tokens a second is 0.25 J per token.
     true = pytest.approx((2_000 * SECONDS, 400 * SECONDS, 0.25))
     assert {model: figures(book)[model] for model in ("llm-d", "dynamo", "sglang", "grove", "lws")} == dict.fromkeys(
@@ -101,14 +100,14 @@ def test_prompts_of_named_pools_count_once(book: Book) -> None:
     )
 
 
-def test_a_pool_without_its_other_half_does_everything(book: Book) -> None:
+def test_a_pool_without_its_other_half_does_everything(book: Seen) -> None:
     held, of = roles(book), figures(book)
     for name, model in (("ms-decode-0", "alone"), ("prefill-bench-0", "bench"), ("z-0", "backend")):
         assert held[name] == ("unified", "none")
         assert of[model] == pytest.approx((2_000 * SECONDS, 400 * SECONDS, 0.125))
 
 
-def test_names_that_the_counters_contradict_leave_the_ratio_unknown(book: Book) -> None:
+def test_names_that_the_counters_contradict_leave_the_ratio_unknown(book: Seen) -> None:
     held, of = roles(book), figures(book)
     for name, model in (("odd-prefill-0", "odd"), ("odd-decode-0", "odd"), ("w-0", "lost"), ("w-1", "lost")):
         assert held[name] == ("unified", "conflicting")
@@ -117,7 +116,7 @@ def test_names_that_the_counters_contradict_leave_the_ratio_unknown(book: Book) 
     assert book.failed_tests("roles_are_clear") == {"roles_are_clear"}
 
 
-def test_the_balance_of_tokens_holds_of_named_pools(book: Book) -> None:
+def test_the_balance_of_tokens_holds_of_named_pools(book: Seen) -> None:
     assert book.broken() == {}
     assert book.query("select engine from marts.token_reconciliation_daily where difference_tokens <> 0") == []
     assert book.query("select metric from marts.series_daily where unaccounted_tokens > 0") == []

@@ -6,12 +6,13 @@ values are others at other moments; tokens are worked out from the rate that was
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from tests.books import LEDGER, Book
+from tests.books import LEDGER
 from tests.planted import (
     DAY,
     DAY_SECONDS,
@@ -28,6 +29,7 @@ from tests.planted import (
     rising,
     steady,
 )
+from tests.shapes import Seen, Shape, shape
 
 RUNNING = "vllm:num_requests_running"
 NOON = 12 * HOURS
@@ -127,9 +129,9 @@ def merged() -> list[Series]:
             )
         ),
         # Only the fleet file states it.
-        board_of("stated-0"),
-        *process("stated", monitor("stated-0", "10.0.0.7:8000"), 2, boot=None),
-        *process("stated", {"job": "static", "instance": "gateway:9000"}, 2, later=LATER, boot=None),
+        board_of("by-file-0"),
+        *process("by-file", monitor("by-file-0", "10.0.0.7:8000"), 2, boot=None),
+        *process("by-file", {"job": "static", "instance": "gateway:9000"}, 2, later=LATER, boot=None),
     ]
 
 
@@ -148,9 +150,9 @@ def apart() -> list[Series]:
         *process("still", {**here, "instance": "host-1:8002"}, 0, boot=None),
         *process("still", {**here, "instance": "host-1:8003"}, 0, later=LATER, boot=None),
         # One pod's name in two clusters.
-        board_of("both-0"),
-        *process("both", monitor("both-0", "10.0.1.3:8000", cluster="a"), 2),
-        *process("both", monitor("both-0", "10.0.1.3:8000", cluster="b"), 2, later=LATER),
+        board_of("clusters-0"),
+        *process("clusters", monitor("clusters-0", "10.0.1.3:8000", cluster="a"), 2),
+        *process("clusters", monitor("clusters-0", "10.0.1.3:8000", cluster="b"), 2, later=LATER),
         # A pod that restarted under its name on another address.
         board_of("again-0"),
         *process("again", monitor("again-0", "10.0.1.4:8000"), 2, last=NOON - 60),
@@ -158,16 +160,19 @@ def apart() -> list[Series]:
     ]
 
 
+COPIES = shape(
+    "copies",
+    lambda: [*merged(), *apart()],
+    engines=[{"engine": "llm/by-file-0", "targets": ["gateway:9000"]}],
+)
+
+
 @pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    engines = [{"engine": "llm/stated-0", "targets": ["gateway:9000"]}]
-    series = [*merged(), *apart()]
-    planted = plant(tmp_path_factory.mktemp("copies"), series, marts=(*LEDGER, "scrape_copies_daily"), engines=engines)
-    planted.run()
-    return planted
+def book(shared_book: Callable[[Shape], Seen]) -> Seen:
+    return shared_book(COPIES)
 
 
-def tokens(book: Book, model: str, hour: int) -> list[tuple]:
+def tokens(book: Seen, model: str, hour: int) -> list[tuple]:
     """Engine and output tokens of a model's hour."""
     return book.query(
         f"select engine, round(sum(tokens)::double, 3) from marts.token_ledger where model = ? and {HOUR} = {hour}"
@@ -177,20 +182,20 @@ def tokens(book: Book, model: str, hour: int) -> list[tuple]:
 
 
 @pytest.mark.parametrize("hour", [10, 14])
-@pytest.mark.parametrize("model", ["twice", "mute", "managed", "fed", "ends", "stated"])
-def test_one_process_scraped_twice_counts_once(book: Book, model: str, hour: int) -> None:
+@pytest.mark.parametrize("model", ["twice", "mute", "managed", "fed", "ends", "by-file"])
+def test_one_process_scraped_twice_counts_once(book: Seen, model: str, hour: int) -> None:
     assert tokens(book, model, hour) == [(f"llm/{model}-0", 2 * HOURS)]
 
 
-def test_the_hour_in_which_one_of_two_jobs_ends_is_whole(book: Book) -> None:
+def test_the_hour_in_which_one_of_two_jobs_ends_is_whole(book: Seen) -> None:
     assert tokens(book, "ends", 11) == tokens(book, "ends", 12) == [("llm/ends-0", 2 * HOURS)]
 
 
-def test_ranks_of_a_process_scraped_twice_add_up(book: Book) -> None:
+def test_ranks_of_a_process_scraped_twice_add_up(book: Seen) -> None:
     assert tokens(book, "ranks", 10) == [("llm/ranks-0", 5 * HOURS)]
 
 
-def test_what_one_copy_showed_before_the_other_was_scraped_counts_once(book: Book) -> None:
+def test_what_one_copy_showed_before_the_other_was_scraped_counts_once(book: Seen) -> None:
     """From noon on, in the book and in what it is compared with."""
     (found,) = book.query(
         "select metered_tokens::double, booked_tokens::double from marts.token_reconciliation_daily"
@@ -199,7 +204,7 @@ def test_what_one_copy_showed_before_the_other_was_scraped_counts_once(book: Boo
     assert found == (2 * NOON, 2 * NOON)
 
 
-def test_what_a_young_process_counted_before_its_first_scrape_counts_once(book: Book) -> None:
+def test_what_a_young_process_counted_before_its_first_scrape_counts_once(book: Seen) -> None:
     """Its last sample, a minute's grid from 37 s and 44 s on, shows 2 tokens for each of its seconds."""
     last = DAY_SECONDS - 60 + 44
     found = book.query(
@@ -209,7 +214,7 @@ def test_what_a_young_process_counted_before_its_first_scrape_counts_once(book: 
     assert found == [(2 * (last + 20), 2 * (last + 20))]
 
 
-def test_joules_per_token_are_those_of_one_scrape(book: Book) -> None:
+def test_joules_per_token_are_those_of_one_scrape(book: Seen) -> None:
     # 250 W over 2 tokens a second.
     rows = book.query(
         "select model, round(joules_per_output_token, 3), active_seconds::double from marts.model_hourly"
@@ -219,15 +224,15 @@ def test_joules_per_token_are_those_of_one_scrape(book: Book) -> None:
     assert rows == [(model, 125, HOURS) for model in ("ends", "managed", "twice")]
 
 
-def test_what_looks_alike_stays_apart(book: Book) -> None:
+def test_what_looks_alike_stays_apart(book: Seen) -> None:
     assert tokens(book, "dp", 10) == [("llm/dp-0", 4 * HOURS)]
     assert tokens(book, "port", 10) == [("host-1:8000", 2 * HOURS), ("host-1:8001", 3 * HOURS)]
     assert tokens(book, "still", 10) == [("host-1:8002", 0), ("host-1:8003", 0)]
-    assert tokens(book, "both", 10) == [("llm/both-0", 4 * HOURS)]
+    assert tokens(book, "clusters", 10) == [("llm/clusters-0", 4 * HOURS)]
     assert tokens(book, "again", 10) == tokens(book, "again", 14) == [("llm/again-0", 2 * HOURS)]
 
 
-def test_a_merge_is_reported_with_both_label_sets(book: Book) -> None:
+def test_a_merge_is_reported_with_both_label_sets(book: Seen) -> None:
     rows = dict(book.query(f"select engine, basis from marts.scrape_copies_daily where date = '{DAY}'"))
     assert rows == {
         "llm/twice-0": "same_process",
@@ -238,7 +243,7 @@ def test_a_merge_is_reported_with_both_label_sets(book: Book) -> None:
         "llm/ranks-0": "same_process",
         "llm/born-0": "same_process",
         "llm/young-0": "same_process",
-        "llm/stated-0": "fleet_file",
+        "llm/by-file-0": "fleet_file",
     }
     copies = "select kept_labels, redundant_labels from marts.scrape_copies_daily where engine = 'llm/managed-0'"
     assert book.query(copies) == [
@@ -249,7 +254,7 @@ def test_a_merge_is_reported_with_both_label_sets(book: Book) -> None:
     ]
 
 
-def test_copies_balance(book: Book) -> None:
+def test_copies_balance(book: Seen) -> None:
     rows = book.query(
         f"select engine, difference_tokens::double from marts.token_reconciliation_daily where date = '{DAY}'"
         " and abs(difference_tokens) > 0.001"

@@ -1,17 +1,15 @@
 """Whose labels a board carries, and which engine a pod without metrics works for.
 
-One fleet is planted for a day; each job and node is a case. Power is constant, so that joules are watts × seconds.
+One shape is planted for a day; each job and node is a case. Power is constant, so that joules are watts × seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.books import Book
 from tests.planted import (
-    DAY,
     DAY_SECONDS,
     ENERGY,
     OUTPUT,
@@ -19,14 +17,13 @@ from tests.planted import (
     Samples,
     Series,
     board,
-    plant,
     pod,
     rising,
     steady,
     vllm,
 )
+from tests.shapes import Seen, Shape, shape
 
-MARTS = ("energy_ledger", "model_daily", "free_boards")
 FREE, UNKNOWN = "__unallocated__", "__unknown__"
 # Its container is in no seed: what shows that it is the exporter's is that it is seen beside `exported_pod`.
 EXPORTER = {"namespace": "ops", "pod": "gpu-metrics-x7k2q", "container": "main"}
@@ -117,31 +114,35 @@ def groups() -> Iterator[Series]:
 
 
 def free() -> Iterator[Series]:
-    """Free boards beside an engine without joules: on an accelerator (site `doubted`), on a CPU (`sure`)."""
-    for site, name in (("doubted", "ghost-0"), ("sure", "cpu-0")):
+    """Free boards beside an engine without joules: on an accelerator (site `doubting`), on a CPU (`sure`)."""
+    for site, name in (("doubting", "ghost-0"), ("sure", "cpu-0")):
         yield ENERGY, board(f"GPU-{site}", site, **pod(f"{site}-0")), joules()
         yield ENERGY, board(f"GPU-{site}-free", site), joules(60)
         yield serves(f"{site}-0")
         yield serves(name, 0, Hostname=site)
 
 
+def series() -> Iterator[Series]:
+    yield from (*scrapers(), *groups(), *free())
+
+
+COMMON = {"zone": "US-CAL-CISO", "pue": 1.0, "tariff": [{"usd_per_kwh": 0.1}]}
+SCRAPERS = shape(
+    "scrapers",
+    series,
+    sites=[{"name": name, **COMMON} for name in ("scrapers", "doubting", "sure")],
+    nodes=[{"name": name, "site": name} for name in ("doubting", "sure")],
+    engines=[{"engine": "llm/cpu-*", "accelerators": False}],
+    cost_rates=[{"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 2.0, "source": "contract"}],
+)
+
+
 @pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    common = {"zone": "US-CAL-CISO", "pue": 1.0, "tariff": [{"usd_per_kwh": 0.1}]}
-    planted = plant(
-        tmp_path_factory.mktemp("scrapers"),
-        [*scrapers(), *groups(), *free()],
-        sites=[{"name": name, **common} for name in ("west", "doubted", "sure")],
-        nodes=[{"name": name, "site": name} for name in ("doubted", "sure")],
-        engines=[{"engine": "llm/cpu-*", "accelerators": False}],
-        cost_rates=[{"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 2, "valid_from": DAY, "source": "planted"}],
-        marts=MARTS,
-    )
-    planted.run()
-    return planted
+def book(shared_book: Callable[[Shape], Seen]) -> Seen:
+    return shared_book(SCRAPERS)
 
 
-def engines(book: Book, uuid: str) -> list[tuple]:
+def engines(book: Seen, uuid: str) -> list[tuple]:
     return book.query(
         "select engine, sum(covered_seconds)::integer from marts.energy_ledger where device_uuid = ? group by engine",
         [uuid],
@@ -168,7 +169,7 @@ def engines(book: Book, uuid: str) -> list[tuple]:
         ("GPU-two-more", "llm/more-0"),
     ],
 )
-def test_a_pod_beside_exported_pods_is_a_workload_unless_it_is_the_exporter(book: Book, uuid: str, engine: str) -> None:
+def test_a_pod_beside_exported_pods_is_a_workload_unless_it_is_the_exporter(book: Seen, uuid: str, engine: str) -> None:
     assert engines(book, uuid) == [(engine, DAY_SECONDS)]
 
 
@@ -192,7 +193,7 @@ def test_a_pod_beside_exported_pods_is_a_workload_unless_it_is_the_exporter(book
         ("GPU-far-0-1", UNKNOWN),
     ],
 )
-def test_a_pod_without_metrics_works_for_its_groups_only_engine(book: Book, uuid: str, engine: str) -> None:
+def test_a_pod_without_metrics_works_for_its_groups_only_engine(book: Seen, uuid: str, engine: str) -> None:
     assert engines(book, uuid) == [(engine, DAY_SECONDS)]
 
 
@@ -200,13 +201,13 @@ def test_a_pod_without_metrics_works_for_its_groups_only_engine(book: Book, uuid
     ("uuid", "confidence"),
     [("GPU-big-0", "high"), ("GPU-big-0-1", "high"), ("GPU-lone-0", "high"), ("GPU-lone-0-1", "low")],
 )
-def test_a_group_by_name_alone_has_low_confidence(book: Book, uuid: str, confidence: str) -> None:
+def test_a_group_by_name_alone_has_low_confidence(book: Seen, uuid: str, confidence: str) -> None:
     query = "select distinct attribution_confidence from marts.energy_ledger where device_uuid = ?"
     assert book.query(query, [uuid]) == [(confidence,)]
 
 
 @pytest.mark.parametrize("model", ["model-big-0", "model-big-1", "model-odd-a", "model-lone-0"])
-def test_an_engine_over_two_nodes_has_the_joules_of_both(book: Book, model: str) -> None:
+def test_an_engine_over_two_nodes_has_the_joules_of_both(book: Seen, model: str) -> None:
     """Two boards of 200 W, 50 tokens a second."""
     query = (
         "select sum(energy_joules)::double / sum(output_tokens)::double, sum(energy_joules)::double"
@@ -215,10 +216,10 @@ def test_an_engine_over_two_nodes_has_the_joules_of_both(book: Book, model: str)
     assert book.query(query, [model]) == [(pytest.approx(8.0), pytest.approx(400 * DAY_SECONDS))]
 
 
-def test_no_board_is_advised_as_free_beside_an_engine_without_joules(book: Book) -> None:
+def test_no_board_is_advised_as_free_beside_an_engine_without_joules(book: Seen) -> None:
     """A month of a free board is 730 h × 2 USD. A CPU has no board to look for."""
     rows = book.query(
         "select site, gpus_now, reason_code, saving_usd_month_if_released::integer from marts.free_boards"
-        " where site <> 'west' order by site"
+        " where site <> 'scrapers' order by site"
     )
-    assert rows == [("doubted", 1, "engine_without_energy", None), ("sure", 1, "unallocated", 1460)]
+    assert rows == [("doubting", 1, "engine_without_energy", None), ("sure", 1, "unallocated", 1460)]

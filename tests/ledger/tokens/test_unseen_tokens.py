@@ -5,10 +5,12 @@ Every engine moves 10 tokens a second while it lives and is sampled each minute.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from tests.books import Book
-from tests.planted import DAY, DAY_SECONDS, HOURS, OUTPUT, START_TIME, Samples, Series, moment, plant, vllm
+from tests.planted import DAY, DAY_SECONDS, HOURS, OUTPUT, START_TIME, Samples, Series, moment, vllm
+from tests.shapes import Seen, Shape, shape
 
 RATE = 10
 CHECK = "engines_are_seen_to_their_end"
@@ -34,8 +36,7 @@ def engine(name: str, *spans: tuple[float, float], has_start: bool = True, last:
     return [*series, (START_TIME, {"namespace": "llm", "pod": f"{name}-0"}, starts)] if has_start else series
 
 
-@pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
+def engines() -> dict[str, list[Series]]:
     """Engines that crash all day, live for 20 minutes, restart once, live all day; and a source that ends at noon."""
     cluster = [
         # Four minutes: 210 s of life, its last sample 180 s after its start, then 30 s until it is there again.
@@ -47,14 +48,15 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
         *engine("once", (-100, NOON + 20), (NOON + 50, 2 * DAY_SECONDS)),
         *engine("steady", (-100, 2 * DAY_SECONDS)),
     ]
-    half_a_day = engine("ending", (-100, 2 * DAY_SECONDS), last=NOON)
-    planted = plant(
-        tmp_path_factory.mktemp("tails"),
-        {"cluster": cluster, "other": half_a_day},
-        marts=("token_reconciliation_daily",),
-    )
-    planted.run()
-    return planted
+    return {"unseen": cluster, "unseen_after_noon": engine("ending", (-100, 2 * DAY_SECONDS), last=NOON)}
+
+
+UNSEEN = shape("unseen", engines)
+
+
+@pytest.fixture(scope="module")
+def book(shared_book: Callable[[Shape], Seen]) -> Seen:
+    return shared_book(UNSEEN)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     ],
 )
 def test_what_no_sample_shows_is_counted(
-    book: Book, model: str, restarts: int, unseen_seconds: float, unseen_tokens: float
+    book: Seen, model: str, restarts: int, unseen_seconds: float, unseen_tokens: float
 ) -> None:
     assert book.query(
         "select restarts, unseen_seconds::double, unseen_tokens::double, is_lower_bound"
@@ -83,7 +85,7 @@ def test_what_no_sample_shows_is_counted(
 
 
 @pytest.mark.parametrize(("model", "moved"), [("crashing", 360 * 210), ("brief", 1_200), ("blind", 1_200)])
-def test_what_is_booked_and_what_is_estimated_are_what_moved(book: Book, model: str, moved: float) -> None:
+def test_what_is_booked_and_what_is_estimated_are_what_moved(book: Seen, model: str, moved: float) -> None:
     ((tokens,),) = book.query(
         "select (booked_tokens + unseen_tokens)::double from marts.token_reconciliation_daily where engine = ?",
         [f"llm/{model}-0"],
@@ -91,14 +93,13 @@ def test_what_is_booked_and_what_is_estimated_are_what_moved(book: Book, model: 
     assert tokens == moved * RATE
 
 
-def test_models_that_lose_more_than_a_hundredth_warn(book: Book) -> None:
-    (result,) = book.dbt("test", "--select", CHECK, is_expected=False)
-    rows = book.query(f"select model, restarts, unseen_ratio from ({result.node.compiled_code}) order by model")
-    assert (result.status, rows) == (
+def test_models_that_lose_more_than_a_hundredth_warn(book: Seen) -> None:
+    severity, rows = book.data_test(CHECK, "model, restarts, unseen_ratio")
+    assert (severity, sorted(rows)) == (
         "warn",
         [("blind", 0, 0.05), ("brief", 0, 0.025), ("crashing", 360, round(30 / 210, 3))],
     )
 
 
-def test_the_balance_of_tokens_holds(book: Book) -> None:
+def test_the_balance_of_tokens_holds(book: Seen) -> None:
     assert book.query("select * from marts.token_reconciliation_daily where difference_tokens <> 0") == []
