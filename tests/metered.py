@@ -24,9 +24,11 @@ counts = Counter[str]()
 seconds_elsewhere: list[float] = []
 
 
-def core_seconds() -> float:
+def core_seconds(*, has_children: bool = True) -> float:
     """Processor seconds of this process and of those that it waited for, until now."""
-    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    usages = [resource.getrusage(resource.RUSAGE_SELF)]
+    if has_children:
+        usages.append(resource.getrusage(resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages) + sum(seconds_elsewhere)
 
 
@@ -69,7 +71,8 @@ class Meter:
     def pytest_sessionfinish(self) -> None:
         own = {
             "counts": {"cases": self.cases, **counts},
-            "core_seconds": core_seconds(),
+            # Workers are children of the process that they report to, and report their own.
+            "core_seconds": core_seconds(has_children=not self.workers),
             "tests": self.tests,
         }
         if hasattr(self.config, "workerinput"):
