@@ -32,12 +32,15 @@ if sys.modules["__main__"].__spec__ is None:
 PROJECT = Path(__file__).parents[1]
 
 
-def run(arguments: Sequence[str], environment: Mapping[str, str], timeout: float) -> subprocess.CompletedProcess[str]:
-    """`python -m pipelines` with these arguments, in the project's folder; TimeoutExpired after `timeout` seconds."""
+def run(
+    arguments: Sequence[str], environment: Mapping[str, str], timeout: float, program: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """`python -m pipelines` with these arguments, in the project's folder; TimeoutExpired after `timeout` seconds.
+    `program` is run before, in the same process: it may patch what the command does."""
     with tempfile.TemporaryDirectory() as folder:
         out, err, used = (Path(folder) / name for name in ("out", "err", "used"))
         files = (str(out), str(err), str(used))
-        process = _context().Process(target=_run, args=(list(arguments), dict(environment), *files))
+        process = _context().Process(target=_run, args=(list(arguments), dict(environment), files, program))
         metered.counts["commands"] += 1
         process.start()
         process.join(timeout)
@@ -60,9 +63,10 @@ def _context() -> ForkServerContext:
     return context
 
 
-def _run(arguments: list[str], environment: dict[str, str], out: str, err: str, used: str) -> None:
+def _run(arguments: list[str], environment: dict[str, str], files: tuple[str, str, str], program: str) -> None:
     """In the forked process: become `python -m pipelines`, and end as it does. Only it knows its processor seconds: the
     process that waits for it is the server's."""
+    out, err, used = files
     for number, path in ((1, out), (2, err)):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(file, number)
@@ -73,6 +77,7 @@ def _run(arguments: list[str], environment: dict[str, str], out: str, err: str, 
     sys.argv = ["pipelines", *arguments]
     status: object = 0
     try:
+        exec(program, {})
         runpy.run_module("pipelines", run_name="__main__", alter_sys=True)
     except SystemExit as exit:
         status = exit.code

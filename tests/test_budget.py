@@ -115,6 +115,11 @@ def test_more_than_the_budget_is_named(suites: dict[str, Any], lines: list[str])
     assert budget.exceeded(COMMITTED, suites, REFERENCE) == lines
 
 
+def test_a_suite_that_was_stopped_is_not_asked_for_its_numbers() -> None:
+    assert budget.exceeded(COMMITTED, {"test": took(10)}, REFERENCE, {"test-rest"}) == []
+    assert budget.exceeded(COMMITTED, REST, REFERENCE, {"test-rest"}) == ["make test: it was not metered"]
+
+
 def test_the_budget_is_written_from_a_run_and_keeps_its_reasons(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

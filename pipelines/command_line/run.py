@@ -43,7 +43,7 @@ from pipelines.command_line.service_commands.alarms_command import print_lines
 from pipelines.fleet.data_owner import claim
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing.parts import Parts
-from pipelines.upkeep import run_costs
+from pipelines.upkeep import event_log, run_costs
 from pipelines.warehouse import database, disk_room, mistakes, progress
 from pipelines.warehouse.asset_keys import asset_key, table_of
 from pipelines.warehouse.raw_tables import NewerWarehouse, create_tables
@@ -207,7 +207,7 @@ def _instance(home: Path) -> Iterator[tuple[dg.DagsterInstance, list[str]]]:
     with (
         mistakes.stderr_aside() as aside,
         history_kept_open(home),
-        dg.DagsterInstance.get() as dagster_instance,
+        event_log.instance_of(home) as dagster_instance,
         Path(os.devnull).open("w") as nowhere,
         redirect_stdout(nowhere),
     ):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from argparse import Namespace
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
@@ -21,20 +20,21 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from pipelines.booking.project import prepared_project
 from pipelines.command_line import run_dates
 from pipelines.fleet.fleet_file import Fleet, load_fleet
-from pipelines.fleet.places import PROJECT
 from pipelines.warehouse import database, due_dates
 from pipelines.warehouse.raw_tables import create_tables
-from tests.books import Book, command, environment, later_command
+from tests import commands
+from tests.books import LIMIT_SECONDS, Book, command, environment, later_command
 from tests.warehouse.upgrades import telemetry
 
 FLEET = Path(telemetry.__file__).with_name("fleet.yaml")
 FIRST, NEWEST, END = date(2026, 10, 1), date(2026, 10, 4), date(2026, 10, 5)
 # In the time between the two, what readers then have is printed.
 PROGRAM = """
-import sys, duckdb
-from pipelines.command_line import main, run, run_dates
+import duckdb
+from pipelines.command_line import run, run_dates
 run_dates.LONGEST_WAIT_DATES_OF_OTHERS = {wait_dates}
 run_dates.LONGEST_RUN_DATES = run_dates.STRETCH_DATES = {stretch_dates}
 shown = run.headline
@@ -49,8 +49,6 @@ def between(fleet, *parts):
     return shown(fleet, *parts)
 run.headline = between
 {patched}
-if __name__ == "__main__":  # a package loads this file again
-    sys.exit(main.main(sys.argv[1:]))
 """
 
 
@@ -79,14 +77,9 @@ def looked(
     fleet: Path, data: Path, meanwhile: str = "", patched: str = "", *, wait_dates: int = 3, stretch_dates: int = 62
 ) -> subprocess.CompletedProcess[str]:
     Book.of(fleet, data).start_empty()
-    program = data / "program.py"
-    text = PROGRAM.format(meanwhile=meanwhile, patched=patched, wait_dates=wait_dates, stretch_dates=stretch_dates)
-    program.write_text(text, encoding="utf-8")
-    words = [sys.executable, str(program), "run", "--fleet", str(fleet)]
-    surroundings = environment(data, PYTHONPATH=str(PROJECT))
-    return subprocess.run(
-        words, cwd=PROJECT, env=surroundings, capture_output=True, text=True, timeout=600, check=False
-    )
+    prepared_project()
+    program = PROGRAM.format(meanwhile=meanwhile, patched=patched, wait_dates=wait_dates, stretch_dates=stretch_dates)
+    return commands.run(["run", "--fleet", str(fleet)], environment(data), LIMIT_SECONDS, program)
 
 
 def figures(data: Path) -> dict[str, tuple]:
