@@ -5,8 +5,8 @@ python -m tests.budget check FOLDER       compares what the suites took (FOLDER/
 python -m tests.budget write FOLDER       makes what they took the budget
 
 The suites are metered by `tests.metered`. Machines differ by two, and so does one from hour to hour: so the seconds of
-`make test` are compared as a multiple of the reference booking of the same run, timed before and after it. Add here what
-else a run may not exceed. Keep out what the tests count.
+`make test` are compared as a multiple of the reference booking of the same run, timed before and after it. Add here
+what else a run may not exceed. Keep out what the tests count.
 """
 
 from __future__ import annotations
