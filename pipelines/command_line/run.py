@@ -283,8 +283,8 @@ def _raise_if_stopped(failures: list[tuple[str, Any]]) -> None:
 def history_kept_open(folder: Path) -> Iterator[None]:
     """Hold a connection to each of Dagster's SQLite files under `folder` while a run lasts.
 
-    Dagster opens a file again for each of a run's 900 transactions. Whenever a file's last connection closes, SQLite
-    writes its log back and waits for the disk: 10 ms each, in sum as long as all the rest of an empty day.
+    Dagster opens a file again for each transaction; of its events a run does not (`upkeep.event_log`). Whenever the
+    last connection of a file closes, SQLite writes its log back and waits for the disk: 10 ms each.
     """
     held: dict[str, sqlite3.Connection] = {}
 
