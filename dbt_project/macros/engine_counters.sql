@@ -37,7 +37,7 @@ start_points as (
         changing_days.engine,
         {{ epoch_us('samples.observed_at') }} as seen_us,
         {{ moment_of('samples.value', epoch_us('samples.observed_at')) }} as value
-    from {{ source('raw', 'token_samples') }} as samples
+    from {{ ref('stg_token_samples') }} as samples
     inner join changing_days
         on samples.series_id = changing_days.series_id
         and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = changing_days.day_number
@@ -123,7 +123,7 @@ counter_series_days as (
 
 ),
 
-{{ counter_reading_ctes(source('raw', 'token_samples'), unlimited_dips_are_glitches=false) }},
+{{ counter_reading_ctes(ref('stg_token_samples'), unlimited_dips_are_glitches=false) }},
 
 -- The readings without the samples of bad scrapes.
 sound_readings as (

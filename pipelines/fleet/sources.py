@@ -73,6 +73,7 @@ class Source(Part):
     name: SourceName
     interval_seconds: Positive | None = None
     tokens_complete: bool = False
+    temporality: Literal["cumulative", "delta"] = "cumulative"
     site: Name | None = None
     replica_labels: tuple[str, ...] = ()
     metric_prefix: MetricPrefix | None = None

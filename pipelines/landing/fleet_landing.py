@@ -63,6 +63,7 @@ def fleet_rows(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
                 "kind": source.kind,
                 "interval_seconds": source.interval_seconds,
                 "tokens_complete": source.tokens_complete,
+                "temporality": source.temporality,
                 "site": source.site,
                 "metric_prefix": source.metric_prefix,
             }

@@ -107,8 +107,8 @@ RAW_TABLES = {
 }
 
 FLEET_TABLES = {
-    "sources": "source varchar, kind varchar, interval_seconds double, tokens_complete boolean, site varchar,"
-    " metric_prefix varchar",
+    "sources": "source varchar, kind varchar, interval_seconds double, tokens_complete boolean, temporality varchar,"
+    " site varchar, metric_prefix varchar",
     # Labels that name who asked: of a series the first of each kind counts.
     "tenant_labels": "source varchar, entry integer, names varchar, label varchar",
     "sites": "site varchar, zone varchar, time_zone varchar, pue double, wue_litres_per_kwh double,"

@@ -28,7 +28,7 @@ _NEVER_US = 9_000_000_000_000_000_000
 OF_FLEET = {
     "sources": f"""
         select date, 'sources', cast((source, interval_seconds, tokens_complete, site) as varchar)
-            || coalesce(' ' || metric_prefix, '')
+            || coalesce(' ' || metric_prefix, '') || case when temporality = 'delta' then ' delta' else '' end
         from fleet.sources {_named("source", "named.name = source")}
         union all
         select date, 'sources', cast((source, names, entry, label) as varchar)

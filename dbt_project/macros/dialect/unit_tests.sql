@@ -9,9 +9,15 @@
         {%- set types = {} -%}
         {%- set nulls = {} -%}
         {%- set cells_of_rows = [] -%}
-        {%- for column in adapter.get_columns_in_relation(this) -%}
-            {%- do types.update({column.name | lower: column.data_type}) -%}
-            {%- do nulls.update({column.name | lower: 'null'}) -%}
+        {%- if this.identifier in types_without_a_table() -%}
+            {%- do types.update(types_without_a_table()[this.identifier]) -%}
+        {%- else -%}
+            {%- for column in adapter.get_columns_in_relation(this) -%}
+                {%- do types.update({column.name | lower: column.data_type}) -%}
+            {%- endfor -%}
+        {%- endif -%}
+        {%- for name in types -%}
+            {%- do nulls.update({name: 'null'}) -%}
         {%- endfor -%}
         {%- for row in rows -%}
             {%- set cells = nulls.copy() -%}
@@ -32,6 +38,23 @@
         {%- endfor -%}
         {{ rows_as_values(cells_of_rows, column_name_to_data_types) }}
     {%- endif -%}
+{% endmacro %}
+
+{# The columns of models that Spark does not store: raw as the book reads it. #}
+{% macro types_without_a_table() %}
+    {{ return({
+        'stg_token_samples': {'series_id': 'bigint', 'observed_at': 'timestamp', 'value': 'double'},
+        'stg_raw_series': {
+            'series_id': 'bigint', 'landed_series_id': 'bigint', 'source': 'string', 'source_kind': 'string', 'metric': 'string',
+            'labels': 'string', 'first_seen_at': 'timestamp', 'last_seen_at': 'timestamp'
+        },
+        'stg_series_chunks': {
+            'series_id': 'bigint', 'source': 'string', 'chunk_start_at': 'timestamp', 'chunk_end_at': 'timestamp',
+            'samples': 'bigint', 'first_at': 'timestamp', 'first_value': 'double', 'last_at': 'timestamp', 'last_value': 'double',
+            'falls': 'bigint', 'duplicates': 'bigint', 'out_of_order': 'bigint', 'rejects': 'bigint',
+            'longest_gap_seconds': 'double', 'typical_interval_seconds': 'double', 'steepest_rise_per_second': 'double'
+        }
+    }) }}
 {% endmacro %}
 
 {% macro rows_as_values(cells_of_rows, types) %}

@@ -75,6 +75,7 @@ claimed_engines as (
         min(case when deployment is distinct from coalesce(namespace || '/', '') || model then deployment end) as stated_deployment,
         min(deployment) as deployment,
         case when min(model) = max(model) then min(model) end as model,
+        min(namespace) as namespace,
         min(team) as team,
         min(role) as role,
         max(case when is_unmetered then 0 else 1 end) = 1 as has_power
@@ -121,7 +122,8 @@ final as (
             end,
             {{ unknown() }}
         ) as deployment,
-        engine_days.namespace,
+        -- What stands behind a service's address has a namespace that the address lacks.
+        coalesce(engine_days.namespace, claimed_engines.namespace) as namespace,
         coalesce(claimed_models.team, claimed_engines.team, engine_days.team, teams.team) as team,
         -- An engine whose labels name no model serves the one of its claims, if they name one alone.
         case

@@ -16,7 +16,7 @@ measured as (
 
 raw_series as (
 
-    select * from {{ source('raw', 'series') }}
+    select * from {{ ref('stg_raw_series') }}
 
 ),
 
@@ -348,6 +348,29 @@ assessed as (
 
 ),
 
+-- What several processes counted under one series is that series' own.
+landed as (
+
+    select
+        assessed.date,
+        raw_series.landed_series_id as series_id,
+        raw_series.source_kind,
+        raw_series.labels,
+        {% for column in [
+            'source', 'metric', 'quantity', 'meter_scope', 'meter', 'engine', 'outcome', 'reason', 'booked_for', 'is_host',
+            'booked_seconds', 'covered_seconds', 'own_joules', 'meter_joules', 'engine_tokens'
+        ] -%}
+        max(assessed.{{ column }}) as {{ column }},
+        {% endfor -%}
+        {% for column in ['samples', 'rejected_samples', 'own_tokens'] -%}
+        sum(assessed.{{ column }}) as {{ column }}{{ ',' if not loop.last }}
+        {% endfor %}
+    from assessed
+    inner join raw_series on assessed.series_id = raw_series.series_id
+    group by assessed.date, raw_series.landed_series_id, raw_series.source_kind, raw_series.labels
+
+),
+
 -- A meter above finer ones, a frontend before engines and the other role's tokens are in the book under other names.
 final as (
 
@@ -355,9 +378,9 @@ final as (
         assessed.date,
         assessed.series_id,
         assessed.source,
-        raw_series.source_kind,
+        assessed.source_kind,
         assessed.metric,
-        raw_series.labels,
+        assessed.labels,
         assessed.quantity,
         assessed.meter_scope,
         assessed.meter,
@@ -386,8 +409,7 @@ final as (
                 then {{ exact_large('assessed.own_tokens - coalesce(cast(assessed.engine_tokens as double), 0)') }}
             else cast(0 as {{ exact_type() }})
         end as unaccounted_tokens
-    from assessed
-    inner join raw_series on assessed.series_id = raw_series.series_id
+    from landed as assessed
 
 )
 

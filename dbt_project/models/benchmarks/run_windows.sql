@@ -46,7 +46,7 @@ samples as (
         max(samples.value * series.factor) as value
     from window_readings
     inner join series on window_readings.reading_id = series.reading_id
-    inner join {{ source('raw', stream ~ '_samples') }} as samples
+    inner join {{ source('raw', 'power_samples') if stream == 'power' else ref('stg_token_samples') }} as samples
         on series.series_id = samples.series_id
         and {{ epoch_us('samples.observed_at') }} between window_readings.start_us - 900000000 and window_readings.end_us + 900000000
     where {{ is_valid_sample('samples.value') }}

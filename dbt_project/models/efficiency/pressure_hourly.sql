@@ -109,7 +109,7 @@ samples as (
         asked_series.place,
         {{ epoch_us('token_samples.observed_at') }} as observed_us,
         token_samples.value
-    from {{ source('raw', 'token_samples') }} as token_samples
+    from {{ ref('stg_token_samples') }} as token_samples
     inner join asked_series on token_samples.series_id = asked_series.series_id
     where not asked_series.is_counter
         and token_samples.observed_at >= {{ run_start_at() }}
@@ -231,7 +231,7 @@ counter_places as (
         min(token_samples.value) as first_value,
         max(token_samples.value) as last_value
         {%- endif %}
-    from {{ source('raw', 'token_samples') }} as token_samples
+    from {{ ref('stg_token_samples') }} as token_samples
     inner join counter_places on token_samples.series_id = counter_places.series_id
     where {{ '' if troubled else 'not ' }}counter_places.is_troubled
         and token_samples.observed_at >= {{ run_start_at() }}

@@ -3,8 +3,7 @@
 -- row for each.
 with series as (
 
-    select * from {{ source('raw', 'series') }}
-    where series_id not in (select series_id from {{ source('raw', 'refused_series') }})
+    select * from {{ ref('stg_raw_series') }}
 
 ),
 
@@ -88,7 +87,7 @@ device_type_aliases as (
 
 labels as (
 
-    {{ label_rows(source('raw', 'series')) }}
+    {{ label_rows(ref('stg_raw_series')) }}
 
 ),
 

@@ -2,7 +2,7 @@
 -- however far.
 with chunks as (
 
-    select * from {{ source('raw', 'series_chunks') }} where samples > 0
+    select * from {{ ref('stg_series_chunks') }} where samples > 0
 
 ),
 

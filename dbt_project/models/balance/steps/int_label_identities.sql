@@ -3,8 +3,7 @@
 -- mistake in either shows. One row per series and token class.
 with series as (
 
-    select * from {{ source('raw', 'series') }}
-    where series_id not in (select series_id from {{ source('raw', 'refused_series') }})
+    select * from {{ ref('stg_raw_series') }}
 
 ),
 
@@ -111,7 +110,7 @@ strangers as (
     from (
         select distinct series_id, metric, needs_labels from known_series where needs_labels is not null
     ) as asked
-    inner join ({{ label_rows(source('raw', 'series')) }}) as own on asked.series_id = own.series_id
+    inner join ({{ label_rows(ref('stg_raw_series')) }}) as own on asked.series_id = own.series_id
     group by asked.series_id, asked.metric
     having max(
         case
@@ -283,7 +282,7 @@ compared_labels as (
         named_groups.series_id,
         entries.label || ' ' || entries.value as entry
     from named_groups
-    inner join ({{ label_rows(source('raw', 'series')) }}) as entries on named_groups.series_id = entries.series_id
+    inner join ({{ label_rows(ref('stg_raw_series')) }}) as entries on named_groups.series_id = entries.series_id
     left join label_catalog
         on named_groups.source_kind = label_catalog.source_kind
         and entries.label = label_catalog.label

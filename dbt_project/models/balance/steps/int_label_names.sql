@@ -6,8 +6,7 @@
 
 with series as (
 
-    select * from {{ source('raw', 'series') }}
-    where series_id not in (select series_id from {{ source('raw', 'refused_series') }})
+    select * from {{ ref('stg_raw_series') }}
 
 ),
 

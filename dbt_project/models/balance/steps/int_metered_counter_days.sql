@@ -38,7 +38,7 @@ series_days as (
         sum(chunks.falls + chunks.duplicates) + count(*) - 1 as troubles,
         greatest(min(chunks.typical_interval_seconds), max(sources.interval_seconds)) as sampling_interval_seconds,
         max(chunks.steepest_rise_per_second * counters.factor) > {{ var('most_tokens_per_second') }} as has_leapt
-    from {{ source('raw', 'series_chunks') }} as chunks
+    from {{ ref('stg_series_chunks') }} as chunks
     inner join counters on chunks.series_id = counters.series_id
     left join sources on counters.source = sources.source
     where chunks.samples > 0

@@ -31,7 +31,7 @@ troubled_samples as (
         troubled_days.engine,
         {{ epoch_us('samples.observed_at') }} as observed_us,
         max(samples.value * troubled_days.factor) as value
-    from {{ source('raw', 'token_samples') }} as samples
+    from {{ ref('stg_token_samples') }} as samples
     inner join troubled_days
         on samples.series_id = troubled_days.series_id
         and cast(samples.observed_at as date) = troubled_days.date
@@ -105,7 +105,7 @@ reported_starts as (
         process_days.engine,
         {{ epoch_us('samples.observed_at') }} as observed_us,
         {{ metered_start_seconds('samples.value', epoch_us('samples.observed_at')) }} as start_seconds
-    from {{ source('raw', 'token_samples') }} as samples
+    from {{ ref('stg_token_samples') }} as samples
     inner join counter_days as process_days
         on samples.series_id = process_days.series_id
         and cast(samples.observed_at as date) = process_days.date

@@ -47,7 +47,7 @@ days as (
         cast(chunks.chunk_start_at as date) as date,
         min({{ epoch_us('chunks.first_at') }}) as first_us,
         max({{ epoch_us('chunks.last_at') }}) as last_us
-    from {{ source('raw', 'series_chunks') }} as chunks
+    from {{ ref('stg_series_chunks') }} as chunks
     inner join (select distinct series_id from series where quantity = 'tokens') as counters on chunks.series_id = counters.series_id
     where chunks.samples > 0
     group by chunks.series_id, cast(chunks.chunk_start_at as date)

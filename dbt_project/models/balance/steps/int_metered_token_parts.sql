@@ -250,7 +250,7 @@ copy_points as (
         copies.reading_id,
         {{ epoch_us('samples.observed_at') }} as observed_us,
         max(samples.value * counters.factor) as value
-    from {{ source('raw', 'token_samples') }} as samples
+    from {{ ref('stg_token_samples') }} as samples
     inner join copies on samples.series_id = copies.series_id and cast(samples.observed_at as date) = copies.date
     inner join counters on copies.series_id = counters.series_id
     left join counter_samples

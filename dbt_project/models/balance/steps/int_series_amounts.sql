@@ -10,7 +10,7 @@ with identities as (
 
 chunks as (
 
-    select * from {{ source('raw', 'series_chunks') }}
+    select * from {{ ref('stg_series_chunks') }}
     where chunk_start_at >= {{ run_start_at() }} - interval 1 day and chunk_start_at < {{ run_end_at() }}
 
 ),
@@ -170,7 +170,7 @@ troubled_samples as (
         samples.series_id,
         {{ epoch_us('samples.observed_at') }} as observed_us,
         samples.value
-    from {{ source('raw', 'power_samples' if stream == 'power' else 'token_samples') }} as samples
+    from {{ source('raw', 'power_samples') if stream == 'power' else ref('stg_token_samples') }} as samples
     inner join troubled_days
         on samples.series_id = troubled_days.series_id
         and {{ int_div(epoch_us('samples.observed_at'), day_us()) }}

@@ -39,7 +39,7 @@ pod_groups as (
 
 token_samples as (
 
-    select * from {{ source('raw', 'token_samples') }}
+    select * from {{ ref('stg_token_samples') }}
 
 ),
 

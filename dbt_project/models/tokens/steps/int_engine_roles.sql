@@ -45,7 +45,7 @@ request_days as (
         cast(chunks.chunk_start_at as date) as date,
         coalesce(copies.engine, request_series.engine) as engine,
         sum(case when chunks.last_value > chunks.first_value then chunks.last_value - chunks.first_value else 0 end) as requests
-    from {{ source('raw', 'series_chunks') }} as chunks
+    from {{ ref('stg_series_chunks') }} as chunks
     inner join request_series on chunks.series_id = request_series.series_id
     left join copies on chunks.series_id = copies.series_id and cast(chunks.chunk_start_at as date) = copies.date
     where chunks.chunk_start_at >= {{ run_start_at() }}

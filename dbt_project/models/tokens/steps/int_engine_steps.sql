@@ -52,7 +52,7 @@ token_samples as (
         series_id,
         {{ epoch_us('observed_at') }} as observed_us,
         value
-    from {{ source('raw', 'token_samples') }}
+    from {{ ref('stg_token_samples') }}
     where observed_at >= {{ run_start_at() }}
         and observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('value') }}

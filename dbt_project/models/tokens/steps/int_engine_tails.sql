@@ -114,7 +114,7 @@ samples as (
         max(token_samples.value * counter_days.factor) as tokens
     from days
     inner join counter_days on {{ equal_keys('days', 'counter_days', ['reading_id', 'engine', 'token_class', 'date']) }}
-    inner join {{ source('raw', 'token_samples') }} as token_samples
+    inner join {{ ref('stg_token_samples') }} as token_samples
         on counter_days.series_id = token_samples.series_id
         and {{ int_div(epoch_us('token_samples.observed_at'), day_us()) }} = {{ int_div('days.first_us', day_us()) }}
     left join glitches
@@ -222,7 +222,7 @@ process_starts as (
     from start_series
     inner join (select distinct engine, date from restarts) as restarted
         on start_series.engine = restarted.engine and start_series.date = restarted.date
-    inner join {{ source('raw', 'token_samples') }} as token_samples
+    inner join {{ ref('stg_token_samples') }} as token_samples
         on start_series.series_id = token_samples.series_id
         and {{ int_div(epoch_us('token_samples.observed_at'), day_us()) }} = {{ int_div('start_series.first_us', day_us()) }}
     where token_samples.observed_at >= {{ run_start_at() }}
@@ -309,6 +309,8 @@ tails as (
     inner join source_spans on days.source = source_spans.source
     inner join engine_spans on days.engine = engine_spans.engine and days.token_class = engine_spans.token_class
     where days.next_us is null
+        -- One of several processes of a page ends with its date: stg_series_parts.
+        and (days.last_us + 1) % {{ day_us() }} > 0
         and source_spans.last_us - days.last_us > {{ gap_cap_us('days.sampling_us / 1e6', var('grid_seconds')) }}
         and engine_spans.last_us - days.last_us <= days.sampling_us
     union all
@@ -325,6 +327,7 @@ tails as (
     inner join source_starts on days.source = source_starts.source
     left join started_engines on days.engine = started_engines.engine
     where days.previous_us is null
+        and days.first_us % {{ day_us() }} > 0
         and started_engines.engine is null
         and days.first_value > 0
         and days.first_us - source_starts.first_us > {{ gap_cap_us('days.sampling_us / 1e6', var('grid_seconds')) }}

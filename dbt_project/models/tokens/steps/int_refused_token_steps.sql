@@ -54,7 +54,7 @@ points as (
         leaping_days.day_number,
         {{ epoch_us('samples.observed_at') }} as observed_us,
         max(samples.value) as value
-    from {{ source('raw', 'token_samples') }} as samples
+    from {{ ref('stg_token_samples') }} as samples
     inner join leaping_days
         on samples.series_id = leaping_days.series_id
         and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = leaping_days.day_number

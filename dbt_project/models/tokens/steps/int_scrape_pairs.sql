@@ -29,7 +29,7 @@ points as (
         watched.is_first,
         {{ epoch_us('samples.observed_at') }} as observed_us,
         max(samples.value) as value
-    from {{ source('raw', 'token_samples') }} as samples
+    from {{ ref('stg_token_samples') }} as samples
     inner join watched
         on samples.series_id = watched.series_id
         and {{ int_div(epoch_us('samples.observed_at'), day_us()) }}

@@ -27,7 +27,7 @@ series_days as (
 
 labels as (
 
-    {{ label_rows(source('raw', 'series')) }}
+    {{ label_rows(ref('stg_raw_series')) }}
 
 ),
 

@@ -90,7 +90,7 @@ points as (
         falling_days.engine,
         {{ epoch_us('samples.observed_at') }} as observed_us,
         max(samples.value) as value
-    from {{ source('raw', 'token_samples') }} as samples
+    from {{ ref('stg_token_samples') }} as samples
     inner join (select distinct series_id, engine, day_number from falling_days) as falling_days
         on samples.series_id = falling_days.series_id
         and {{ int_div(epoch_us('samples.observed_at'), day_us()) }} = falling_days.day_number

@@ -34,7 +34,7 @@ tenant_labels as (
 
 labels as (
 
-    {{ label_rows(source('raw', 'series')) }}
+    {{ label_rows(ref('stg_raw_series')) }}
 
 ),
 

@@ -90,7 +90,7 @@ sights as (
         {{ epoch_us('raw_series.first_seen_at') }} as first_us,
         {{ epoch_us('raw_series.last_seen_at') }} as last_us
     from targets
-    inner join {{ source('raw', 'series') }} as raw_series on targets.series_id = raw_series.series_id
+    inner join {{ ref('stg_raw_series') }} as raw_series on targets.series_id = raw_series.series_id
 
 ),
 

@@ -1,0 +1,360 @@
+-- Which process counted each sample of a counter whose page several processes answer in turn: workers of a pod without a
+-- shared folder, replicas behind one address. Process starts tell them apart where they alternate. Else a fall is a
+-- return if the value jumps back over at least half of it within eight samples: nine returns of ten falls are processes,
+-- one of ten or fewer are restarts (no row), and what is between is unknown. A process's values only rise; what takes
+-- more than eight of them is no counter. A fall to what its engine could not have counted since is a part that left a
+-- sum: what follows is counted from there. Where the fleet file states deltas, they are added up. One row per date,
+-- series and sample of the date and of the hours beside it.
+{% set most_tracks = 8 %}
+{% set most_processes = 60 %}
+{# After a restart a counter shows what one step counted: less than half of what it had, at no more than ten times its
+   pace, or than a small engine's. #}
+{% set most_paces = 10 %}
+{% set small_tokens_per_second = 1000 %}
+
+with chunks as (
+
+    select * from {{ source('raw', 'series_chunks') }} where samples > 0
+
+),
+
+metric_catalog as (
+
+    select distinct source, source_kind, metric, stream, quantity, kind from {{ ref('stg_metric_catalog') }} where stream = 'tokens'
+
+),
+
+series as (
+
+    select
+        raw_series.series_id,
+        raw_series.source,
+        coalesce(max(sources.temporality), 'cumulative') = 'delta' as is_delta,
+        max(case when metric_catalog.kind = 'counter' then 1 else 0 end) = 1 as is_counter,
+        max(case when metric_catalog.quantity = 'process_start' then 1 else 0 end) = 1 as is_start
+    from {{ source('raw', 'series') }} as raw_series
+    inner join metric_catalog
+        on raw_series.source_kind = metric_catalog.source_kind
+        and raw_series.metric = metric_catalog.metric
+        and coalesce(metric_catalog.source, raw_series.source) = raw_series.source
+    left join {{ source('fleet', 'sources') }} as sources on raw_series.source = sources.source
+    where raw_series.series_id not in (select series_id from {{ source('raw', 'refused_series') }})
+    group by raw_series.series_id, raw_series.source
+
+),
+
+fallen_chunks as (
+
+    select
+        chunks.series_id,
+        cast(chunks.chunk_start_at as date) as date,
+        case when series.is_delta then 1 else chunks.falls end as falls
+    from chunks
+    inner join series on chunks.series_id = series.series_id and series.is_counter
+    where series.is_delta or chunks.series_id in (select series_id from chunks where falls > 0)
+
+),
+
+neighbours as (
+
+    select
+        series_id,
+        max(case when date < date '{{ start_date() }}' then date end) as previous_date,
+        min(case when date >= date '{{ end_date() }}' then date end) as next_date
+    from fallen_chunks
+    group by series_id
+
+),
+
+-- Of the run's dates, and of the series' dates next to them, those on which it fell.
+days as (
+
+    select
+        fallen_chunks.series_id,
+        fallen_chunks.date,
+        {{ int_div(epoch_us('cast(fallen_chunks.date as ' ~ timestamp_type() ~ ')'), day_us()) }} * {{ day_us() }} as start_us
+    from fallen_chunks
+    inner join neighbours on fallen_chunks.series_id = neighbours.series_id
+    where {{ in_run('fallen_chunks.date') }}
+        or fallen_chunks.date = neighbours.previous_date
+        or fallen_chunks.date = neighbours.next_date
+    group by fallen_chunks.series_id, fallen_chunks.date
+    having sum(fallen_chunks.falls) > 0
+
+),
+
+span as (
+
+    select
+        min({{ from_epoch_us('start_us - ' ~ hour_us()) }}) as start_at,
+        max({{ from_epoch_us('start_us + ' ~ day_us() ~ ' + ' ~ hour_us()) }}) as end_at
+    from days
+    having count(*) > 0
+
+),
+
+samples as (
+
+    select
+        days.date,
+        days.series_id,
+        {{ epoch_us('token_samples.observed_at') }} as observed_us,
+        max(token_samples.value) as value
+    from {{ source('raw', 'token_samples') }} as token_samples
+    inner join days
+        on token_samples.series_id = days.series_id
+        and {{ epoch_us('token_samples.observed_at') }} >= days.start_us - {{ hour_us() }}
+        and {{ epoch_us('token_samples.observed_at') }} < days.start_us + {{ day_us() }} + {{ hour_us() }}
+    cross join span
+    where {{ is_valid_sample('token_samples.value') }}
+        and token_samples.observed_at >= span.start_at
+        and token_samples.observed_at < span.end_at
+    group by days.date, days.series_id, {{ epoch_us('token_samples.observed_at') }}
+
+),
+
+-- The process start of a page has no label that the page's counters lack.
+labels as (
+
+    {{ label_rows(source('raw', 'series')) }}
+
+),
+
+start_series as (
+
+    select
+        starts.series_id as start_series_id,
+        starts.source,
+        count(labels.label) as start_labels
+    from series as starts
+    left join labels on starts.series_id = labels.series_id
+    where starts.is_start
+    group by starts.series_id, starts.source
+
+),
+
+pages as (
+
+    select
+        fallen.series_id,
+        start_series.start_series_id
+    from (
+        select days.series_id, series.source from days inner join series on days.series_id = series.series_id group by 1, 2
+    ) as fallen
+    inner join start_series on fallen.source = start_series.source
+    inner join labels on start_series.start_series_id = labels.series_id
+    inner join labels as own_labels
+        on fallen.series_id = own_labels.series_id and labels.label = own_labels.label and labels.value = own_labels.value
+    group by fallen.series_id, start_series.start_series_id, start_series.start_labels
+    having count(*) = start_series.start_labels
+    qualify row_number() over (
+        partition by fallen.series_id order by start_series.start_labels desc, start_series.start_series_id
+    ) = 1
+
+),
+
+starts as (
+
+    select
+        samples.date,
+        samples.series_id,
+        samples.observed_us,
+        max({{ moment_of('token_samples.value', 'samples.observed_us') }}) as start_seconds
+    from samples
+    inner join pages on samples.series_id = pages.series_id
+    inner join {{ source('raw', 'token_samples') }} as token_samples
+        on pages.start_series_id = token_samples.series_id
+        and samples.observed_us = {{ epoch_us('token_samples.observed_at') }}
+    cross join span
+    where token_samples.observed_at >= span.start_at and token_samples.observed_at < span.end_at
+    group by samples.date, samples.series_id, samples.observed_us
+
+),
+
+steps as (
+
+    select
+        samples.*,
+        starts.start_seconds,
+        samples.value - lag(samples.value) over sample_window as risen,
+        (samples.observed_us - lag(samples.observed_us) over sample_window) / 1e6 as step_seconds,
+        max(starts.start_seconds) over (
+            partition by samples.date, samples.series_id order by samples.observed_us rows between unbounded preceding and 1 preceding
+        ) as latest_start_seconds
+    from samples
+    left join starts on {{ equal_keys('samples', 'starts', ['date', 'series_id', 'observed_us']) }}
+    window sample_window as (partition by samples.date, samples.series_id order by samples.observed_us)
+
+),
+
+falls as (
+
+    select
+        date,
+        series_id,
+        start_seconds,
+        latest_start_seconds,
+        observed_us,
+        value,
+        case when risen < 0 then 1 else 0 end as is_fall,
+        case when risen < 0 and -risen <= 2 * max(risen) over (
+            partition by date, series_id order by observed_us rows between 1 following and 8 following
+        ) then 1 else 0 end as is_return,
+        case when risen < 0
+            and value > -risen
+            and value > step_seconds * greatest(
+                {{ most_paces }} * max({{ ratio('risen', 'step_seconds') }}) over (partition by date, series_id), {{ small_tokens_per_second }}
+            ) then 1 else 0 end as leaves_a_sum
+    from steps
+
+),
+
+judged as (
+
+    select
+        falls.date,
+        falls.series_id,
+        case
+            when max(case when series.is_delta then 1 else 0 end) = 1 then 'delta'
+            when max(case when start_seconds < latest_start_seconds then 1 else 0 end) = 1 then 'process_start'
+            -- One process after another, or one that goes on and lost a sample or two: int_token_glitches.
+            when count(start_seconds) > 0 and (min(start_seconds) < max(start_seconds) or sum(is_fall) < 4) then null
+            when sum(is_return) >= 0.9 * sum(is_fall) then 'values'
+            when sum(is_return) > 0.1 * sum(is_fall) then 'unknown'
+            when max(leaves_a_sum) = 1 then 'sum'
+        end as basis
+    from falls
+    inner join series on falls.series_id = series.series_id
+    group by falls.date, falls.series_id
+
+),
+
+processes as (
+
+    select
+        steps.date,
+        steps.series_id,
+        steps.observed_us,
+        steps.value,
+        dense_rank() over (partition by steps.date, steps.series_id order by steps.start_seconds) as track
+    from steps
+    inner join judged on steps.date = judged.date and steps.series_id = judged.series_id
+    where judged.basis = 'process_start' and steps.start_seconds is not null
+
+),
+
+-- By values: the highest process has the samples that no earlier one is above; of the others the next one has those, and
+-- so on.
+left_0 as (
+
+    select steps.date, steps.series_id, steps.observed_us, steps.value
+    from steps
+    inner join judged on steps.date = judged.date and steps.series_id = judged.series_id
+    where judged.basis = 'values'
+
+),
+
+{% for number in range(1, most_tracks + 1) -%}
+compared_{{ number }} as (
+
+    select
+        *,
+        max(value) over (
+            partition by date, series_id order by observed_us rows between unbounded preceding and current row
+        ) = value as is_highest
+    from left_{{ number - 1 }}
+
+),
+
+left_{{ number }} as (
+
+    select date, series_id, observed_us, value from compared_{{ number }} where not is_highest
+
+),
+
+{% endfor -%}
+
+peeled as (
+
+    {% for number in range(1, most_tracks + 1) -%}
+    select date, series_id, observed_us, value, {{ number }} as track from compared_{{ number }} where is_highest
+    union all
+    {% endfor -%}
+    select date, series_id, observed_us, value, {{ most_tracks + 1 }} as track from left_{{ most_tracks }}
+
+),
+
+track_starts as (
+
+    select
+        date,
+        series_id,
+        track,
+        min(observed_us) as first_us,
+        min_by(value, observed_us) as first_value
+    from peeled
+    group by date, series_id, track
+
+),
+
+-- Before a lower process is first seen, what is no higher than it is its own.
+parted as (
+
+    select
+        peeled.date,
+        peeled.series_id,
+        peeled.observed_us,
+        peeled.value,
+        case when peeled.value <= lower.first_value then peeled.track + 1 else peeled.track end as track
+    from peeled
+    left join track_starts as lower
+        on peeled.date = lower.date
+        and peeled.series_id = lower.series_id
+        and peeled.track + 1 = lower.track
+        and peeled.observed_us < lower.first_us
+    union all
+    select date, series_id, observed_us, value, track from processes
+    union all
+    select falls.date, falls.series_id, falls.observed_us, falls.value, 1 + case judged.basis when 'sum' then sum(falls.leaves_a_sum) over date_window else 0 end as track
+    from falls
+    inner join judged on falls.date = judged.date and falls.series_id = judged.series_id
+    where judged.basis in ('sum', 'unknown')
+    window date_window as (partition by falls.date, falls.series_id order by falls.observed_us rows unbounded preceding)
+    union all
+    select falls.date, falls.series_id, falls.observed_us, sum(falls.value) over date_window as value, 1 as track
+    from falls
+    inner join judged on falls.date = judged.date and falls.series_id = judged.series_id
+    where judged.basis = 'delta'
+    window date_window as (partition by falls.date, falls.series_id order by falls.observed_us rows unbounded preceding)
+
+),
+
+counted as (
+
+    select
+        parted.*,
+        judged.basis as judged_basis,
+        max(parted.track) over (partition by parted.date, parted.series_id) as tracks
+    from parted
+    inner join judged on parted.date = judged.date and parted.series_id = judged.series_id
+
+),
+
+final as (
+
+    select
+        date,
+        series_id,
+        cast(track as integer) as track,
+        cast(tracks as integer) as tracks,
+        observed_us,
+        value,
+        case
+            when tracks > case when judged_basis = 'values' then {{ most_tracks }} else {{ most_processes }} end then 'none'
+            else judged_basis
+        end as basis
+    from counted
+
+)
+
+select * from final

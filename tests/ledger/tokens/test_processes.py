@@ -1,0 +1,169 @@
+"""Token counters behind which several processes stand, and the falls that look alike and are restarts.
+
+A sample a minute from midnight to 23:59; process A moves 10 tokens a second and B 20, and the page shows one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.planted import HOURS, OUTPUT, START_TIME, Samples, Series, moment, vllm
+from tests.shapes import Seen, Shape, shape
+
+MINUTES = range(1440)
+LAST = 1439
+A, B = 10, 20
+# Both processes are seen from the first to the last, or last but one, minute of the date.
+OF_BOTH = (A + B) * 60 * (LAST - 1)
+
+
+def page(value: Callable[[int], float]) -> Samples:
+    """What a page shows at each second of a whole minute."""
+    return [(moment(60 * minute), value(60 * minute)) for minute in MINUTES]
+
+
+def engine(name: str, value: Callable[[int], float], start: Callable[[int], float] | None = None) -> list[Series]:
+    """An engine that serves a model of its own name; `start` is the second at which its process began."""
+    series: list[Series] = [(OUTPUT, vllm(f"{name}-0", name), page(value))]
+    if start is None:
+        return series
+    labels = {"namespace": "llm", "pod": f"{name}-0"}
+    return [*series, (START_TIME, labels, page(lambda second: moment(start(second))))]
+
+
+def is_a(second: int) -> bool:
+    """Three minutes of five, in no order that a balancer would keep."""
+    return second // 60 % 5 in (1, 2, 4)
+
+
+def answered(a: Callable[[int], float], b: Callable[[int], float]) -> Callable[[int], float]:
+    return lambda second: a(second) if is_a(second) else b(second)
+
+
+def drawn(second: int) -> float:
+    """What came since the sample before: 600 to 999, up and down."""
+    return 600 + second // 60 * 7919 % 400
+
+
+def engines() -> dict[str, list[Series]]:
+    mornings = 12 * HOURS
+    return {
+        "processes": [
+            # Several processes.
+            *engine(
+                "p-workers",
+                answered(lambda s: A * (s + 1_000), lambda s: B * (s + 90_000)),
+                answered(lambda _: -1_000, lambda _: -90_000),
+            ),
+            *engine("p-hidden", answered(lambda s: A * (s + 1_000), lambda s: B * (s + 90_000))),
+            *engine("p-strict", lambda s: A * (s + 1_000) if s // 60 % 2 else B * (s + 90_000)),
+            # Both have 1,296,000 at noon.
+            *engine("p-crossing", answered(lambda s: A * (s + 86_400), lambda s: B * (s + 21_600))),
+            # A part of three leaves a sum at noon with what it had.
+            *engine("p-summed", lambda s: 27_000_000 + 300 * s - (9_000_000 + 100 * mornings if s >= mornings else 0)),
+            # Neither: half of the falls jump back, and none does to a value that it had.
+            *engine("p-deltas", drawn),
+            *engine("p-neither", lambda s: A * (s % 7_200) + (500_000 if s // 60 % 120 < 4 and s // 60 % 2 else 0)),
+            # Twins: one process at a time.
+            *engine("p-hourly", lambda s: A * (s % HOURS)),
+            *engine("p-crashing", lambda s: A * (s % 420)),
+            *engine("p-brief", lambda s: A * (s % 120 + 30), lambda s: s - s % 120 - 30),
+            *engine("p-batch", lambda s: 1_000_000 if s < mornings else 1_000 * min(s - mornings + 60, HOURS)),
+            *engine("p-small", lambda s: 50_000 if s < mornings else 48_000 + A * (s - mornings)),
+            *engine("p-wrapped", lambda s: (2**32 - 1_000 * mornings + 1_000 * (s - 30)) % 2**32),
+            # One bad scrape.
+            *engine("p-dipped", lambda s: 7 if s == mornings else A * (s + 1_000)),
+        ]
+    }
+
+
+LABELS = '"{""model_name"":""p-stated"",""namespace"":""llm"",""pod"":""p-stated-0""}"'
+STATED = "t,metric,labels,value\n" + "".join(
+    f"{datetime.fromtimestamp(moment(60 * minute), UTC).isoformat()},{OUTPUT},{LABELS},{drawn(60 * minute)}\n"
+    for minute in MINUTES
+)
+PROCESSES = shape(
+    "processes",
+    engines,
+    files={"stated.csv": STATED},
+    sources=[
+        {
+            "name": "processes_stated",
+            "kind": "files",
+            "interval_seconds": 60,
+            "temporality": "delta",
+            "site": "processes",
+            "files": [
+                {"path": "stated.csv", "time": "t", "metric": "metric", "labels_json": "labels", "value": "value"}
+            ],
+        }
+    ],
+)
+
+
+@pytest.fixture(scope="module")
+def book(shared_book: Callable[[Shape], Seen]) -> Seen:
+    return shared_book(PROCESSES)
+
+
+def booked(book: Seen, name: str) -> float | None:
+    ((tokens,),) = book.query(
+        "select sum(tokens)::double from marts.token_ledger where engine = ?", [f"llm/p-{name}-0"]
+    )
+    return tokens
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"),
+    [
+        ("workers", OF_BOTH),
+        ("hidden", OF_BOTH),
+        # A in odd minutes, from 1 to 1,439; B in even ones, from 0 to 1,438.
+        ("strict", OF_BOTH),
+        # All but the step in which a part left.
+        ("summed", 300 * 60 * (LAST - 1)),
+        ("stated", sum(drawn(60 * minute) for minute in MINUTES[1:])),
+    ],
+)
+def test_each_process_is_counted_for_itself(book: Seen, name: str, tokens: float) -> None:
+    assert booked(book, name) == tokens
+
+
+def test_where_lines_cross_at_most_a_step_is_lost(book: Seen) -> None:
+    assert OF_BOTH - 60 * (A + B) <= booked(book, "crossing") <= OF_BOTH
+
+
+@pytest.mark.parametrize("name", ["deltas", "neither"])
+def test_what_is_no_counter_counts_nothing(book: Seen, name: str) -> None:
+    assert booked(book, name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"),
+    [
+        # 24 lives of 59 steps.
+        ("hourly", 24 * 59 * 60 * A),
+        # 205 lives of six steps, and four steps of the next one.
+        ("crashing", (205 * 6 + 4) * 60 * A),
+        # 720 lives of a step; all but the first show what they counted until their first sample.
+        ("brief", 720 * 60 * A + 719 * 30 * A),
+        # A minute's tokens at the first sample, an hour's in the end.
+        ("batch", 1_000 * HOURS),
+        ("small", 48_000 + A * 60 * (LAST - 720)),
+        # At noon it has counted 2**32 less 30 seconds; from there it shows 30 seconds' at the first sample.
+        ("wrapped", 1_000 * 60 * (LAST - 1) + 1_000 * 30),
+        ("dipped", A * 60 * LAST),
+    ],
+)
+def test_a_process_after_another_is_counted_from_its_start(book: Seen, name: str, tokens: float) -> None:
+    assert booked(book, name) == tokens
+
+
+def test_the_balance_holds_and_each_landed_series_is_listed_once(book: Seen) -> None:
+    assert book.query("select * from marts.token_reconciliation_daily where difference_tokens <> 0") == []
+    assert book.query(
+        "select own_tokens::double, unaccounted_tokens::double from marts.series_daily where engine = 'llm/p-workers-0'"
+    ) == [(OF_BOTH, 0)]
