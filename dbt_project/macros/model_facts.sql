@@ -28,6 +28,57 @@
     ]) }}
 {% endmacro %}
 
+{# What of a row rests on what is in doubt, and what is in doubt because it is not booked. #}
+{% macro doubt_facts() %}{{ return(['doubted_joules', 'doubted_tokens', 'unbooked_tokens']) }}{% endmacro %}
+
+{# The words of `doubt_reasons`, of seed doubt_reasons, in order. #}
+{% macro doubt_reasons() %}
+    {{ return([
+        'above_limit', 'conflicting_role', 'hidden_processes', 'meters_disagree', 'no_counter', 'part_left_a_sum', 'scraped_twice',
+        'token_counters_disagree', 'unclear_falls', 'unseen_tokens'
+    ]) }}
+{% endmacro %}
+
+{# The part of a row's joules, or tokens, from which on the row is marked. #}
+{% macro doubt_threshold() %}0.01{% endmacro %}
+
+{# Sums of the facts of doubt, and the reasons that any of the rows has; NULL where no row was judged. #}
+{% macro summed_doubts() -%}
+    {%- for fact in doubt_facts() -%}
+    {{ exact_sum(fact) }} as {{ fact }},
+    {% endfor -%}
+    case when count(doubt_reasons) > 0 then substr(
+        ''
+        {%- for reason in doubt_reasons() %}
+        || case when max(case when position(',{{ reason }},' in ',' || doubt_reasons || ',') > 0 then 1 else 0 end) = 1
+            then ',{{ reason }}' else '' end
+        {%- endfor %}, 2
+    ) end as listed_reasons
+{%- endmacro %}
+
+{# From `listed_reasons`, those of the row's parts. Where counters are not booked at all the row has no tokens to
+   divide by. #}
+{% macro doubt_columns() -%}
+    {%- set energy_ratio = ratio('doubted_joules', 'energy_joules') %}
+    {%- set tokens_ratio = ratio(
+        '(coalesce(doubted_tokens, 0) + coalesce(unbooked_tokens, 0))',
+        '(coalesce(total_tokens, output_tokens) + coalesce(unbooked_tokens, 0))'
+    ) %}
+    {%- for fact in doubt_facts() -%}
+    cast({{ fact }} as {{ exact_type() }}) as {{ fact }},
+    {% endfor -%}
+    case when listed_reasons is not null then coalesce({{ energy_ratio }}, 0e0) end as doubted_energy_ratio,
+    case when listed_reasons is not null then coalesce({{ tokens_ratio }}, 0e0) end as doubted_tokens_ratio,
+    case
+        when coalesce({{ energy_ratio }}, 0) >= {{ doubt_threshold() }}
+            or coalesce({{ tokens_ratio }}, 0) >= {{ doubt_threshold() }}
+            or position('no_counter' in listed_reasons) > 0
+            or position('unclear_falls' in listed_reasons) > 0
+            then listed_reasons
+        when listed_reasons is not null then ''
+    end as doubt_reasons
+{%- endmacro %}
+
 {# Money has its own type. #}
 {% macro fact_type(fact) %}{{ return(money_type() if fact.endswith('_usd') else exact_type()) }}{% endmacro %}
 {% macro fact_sum(fact) %}{{ return(money_sum(fact) if fact.endswith('_usd') else exact_sum(fact)) }}{% endmacro %}

@@ -23,9 +23,10 @@ TOPICS = (
     "carbon/factors",
     "prices",
     "carbon/market",
+    "balance",
+    "doubts",
     "usage",
     "carbon/footprints",
-    "balance",
     "efficiency",
     "phases",
     "benchmarks",
@@ -103,7 +104,7 @@ def test_what_a_model_is_follows_from_its_name(models: Mapping[str, Mapping[str,
     """dbt is silent when a moved file loses its schema, its table or its contract."""
     names = {path.stem for path in marts()}
     finance_names = {path.stem for path in finance()}
-    assert (len(names), len(finance_names)) == (68, 14)
+    assert (len(names), len(finance_names)) == (69, 14)
     for name, node in models.items():
         if name.startswith("stg_"):
             expected = ("staging", OWN.get(name, "table"), False)
@@ -133,7 +134,7 @@ def test_a_topic_reads_only_topics_before_it(models: Mapping[str, Mapping[str, A
     back = []
     for name, node in models.items():
         # Invariants are of all that they read, and what they hold back is read by all that adds up dates.
-        if folder_of(node).name == "invariants":
+        if folder_of(node).name == "invariants" or name in GATE:
             continue
         read = [unique_id.split(".")[-1] for unique_id in node["depends_on"]["nodes"] if unique_id.startswith("model.")]
         back += [

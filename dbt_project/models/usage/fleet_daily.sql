@@ -27,7 +27,8 @@ summed as (
         site,
         meter_scope,
         count(distinct case when substr(model, 1, 2) <> '__' then model end) as models,
-        {{ summed_facts() }}
+        {{ summed_facts() }},
+        {{ summed_doubts() }}
     from model_days
     group by date, site, meter_scope
 
@@ -42,6 +43,8 @@ placed as (
         summed.meter_scope,
         summed.models,
         coalesce(unplaced.unplaced_joules, {{ exact('0') }}) as unplaced_joules,
+        {{ columns_of('summed', doubt_facts()) }},
+        summed.listed_reasons,
         {% for fact in energy_facts() + token_facts() -%}
         {% if fact in ['energy_joules', 'unknown_joules', 'error_joules', 'covered_seconds'] -%}
         summed.{{ fact }}
@@ -70,6 +73,7 @@ final as (
         {% endfor -%}
         cast(unplaced_joules as {{ exact_type() }}) as unplaced_joules,
         {{ model_ratios(is_of_rows=false) }},
+        {{ doubt_columns() }},
         false as is_opening_balance
     from placed
 

@@ -16,7 +16,8 @@ summed as (
     select
         date,
         {{ model_keys() | join(', ') }},
-        {{ summed_facts() }}
+        {{ summed_facts() }},
+        {{ summed_doubts() }}
     from hours
     group by date, {{ model_keys() | join(', ') }}
 
@@ -44,6 +45,7 @@ final as (
         {{ (model_keys() + energy_facts() + token_facts()) | join(', ') }},
         market_gco2e,
         {{ model_ratios() }},
+        {{ doubt_columns() }},
         false as is_opening_balance
     from with_market
 

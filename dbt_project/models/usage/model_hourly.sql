@@ -5,6 +5,12 @@ with tokens as (
 
 ),
 
+doubted_hours as (
+
+    select * from {{ ref('int_doubted_hours') }}
+
+),
+
 site_intervals as (
 
     select * from {{ ref('int_site_intervals') }}
@@ -138,6 +144,28 @@ joined as (
 
 ),
 
+doubted as (
+
+    select
+        joined.*,
+        {% for fact in doubt_facts() -%}
+        doubted_hours.{{ fact }},
+        {% endfor -%}
+        case when joined.energy_joules is not null or joined.output_tokens is not null then coalesce(substr(
+            ''
+            {%- for reason in doubt_reasons() %}
+            || case when doubted_hours.has_{{ reason }} = 1 then ',{{ reason }}' else '' end
+            {%- endfor %}, 2
+        ), '') end as listed_reasons
+    from joined
+    left join doubted_hours
+        on joined.hour_start_at = doubted_hours.hour_start_at
+        {% for key in model_keys() -%}
+        and joined.{{ key }} is not distinct from doubted_hours.{{ key }}
+        {% endfor %}
+
+),
+
 final as (
 
     select
@@ -148,8 +176,9 @@ final as (
         {%- if key in model_keys() -%}{{ key }}{%- else -%}cast({{ key }} as {{ fact_type(key) }}) as {{ key }}{%- endif -%},
         {% endfor -%}
         {{ model_ratios() }},
+        {{ doubt_columns() }},
         false as is_opening_balance
-    from joined
+    from doubted
 
 )
 

@@ -15,7 +15,8 @@ summed as (
         {{ model_keys() | join(', ') }},
         count(distinct date) as booked_days,
         max(case when is_opening_balance then 1 else 0 end) = 1 as is_opening_balance,
-        {{ summed_facts() }}
+        {{ summed_facts() }},
+        {{ summed_doubts() }}
     from hours
     group by billing_month, {{ model_keys() | join(', ') }}
 
@@ -74,6 +75,7 @@ final as (
         cast(summed.booked_days as integer) as booked_days,
         {{ columns_of('summed', model_keys() + energy_facts() + token_facts()) }},
         {{ model_ratios() }},
+        {{ doubt_columns() }},
         summed.is_opening_balance,
         held_back.held_back_dates,
         held_back.held_back_dates is null

@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.planted import HOURS, OUTPUT, START_TIME, Samples, Series, moment, vllm
+from tests.planted import ENERGY, HOURS, OUTPUT, START_TIME, Samples, Series, board, moment, pod, rising, steady, vllm
 from tests.shapes import Seen, Shape, shape
 
+RUNNING = "vllm:num_requests_running"
 MINUTES = range(1440)
 LAST = 1439
 A, B = 10, 20
@@ -48,11 +49,17 @@ def drawn(second: int) -> float:
     return 600 + second // 60 * 7919 % 400
 
 
+def powered(name: str) -> Series:
+    """A board of 250 W that the engine holds all day."""
+    return ENERGY, board(f"GPU-{name}", f"n-{name}", **pod(f"{name}-0")), rising(250_000)
+
+
 def engines() -> dict[str, list[Series]]:
     mornings = 12 * HOURS
     return {
         "processes": [
             # Several processes.
+            *(powered(name) for name in ("p-workers", "p-hidden", "p-deltas")),
             *engine(
                 "p-workers",
                 answered(lambda s: A * (s + 1_000), lambda s: B * (s + 90_000)),
@@ -66,6 +73,7 @@ def engines() -> dict[str, list[Series]]:
             *engine("p-summed", lambda s: 27_000_000 + 300 * s - (9_000_000 + 100 * mornings if s >= mornings else 0)),
             # Neither: half of the falls jump back, and none does to a value that it had.
             *engine("p-deltas", drawn),
+            (RUNNING, vllm("p-deltas-0", "p-deltas"), steady(2)),
             *engine("p-neither", lambda s: A * (s % 7_200) + (500_000 if s // 60 % 120 < 4 and s // 60 % 2 else 0)),
             # Twins: one process at a time.
             *engine("p-hourly", lambda s: A * (s % HOURS)),
@@ -160,6 +168,40 @@ def test_what_is_no_counter_counts_nothing(book: Seen, name: str) -> None:
 )
 def test_a_process_after_another_is_counted_from_its_start(book: Seen, name: str, tokens: float) -> None:
     assert booked(book, name) == tokens
+
+
+@pytest.mark.parametrize(
+    ("name", "reasons", "ratio"),
+    [
+        # Process starts tell them apart exactly, values only as far as they go.
+        ("workers", "", 0),
+        ("hidden", "hidden_processes", 1),
+        # Less than a hundredth: 23 times 30 s of the minute between two processes.
+        ("hourly", "", 23 * 30 / (24 * 59 * 60 + 23 * 30)),
+        ("deltas", "no_counter", 0),
+    ],
+)
+def test_a_row_says_what_of_it_is_in_doubt(book: Seen, name: str, reasons: str, ratio: float) -> None:
+    assert book.query(
+        "select doubt_reasons, doubted_energy_ratio, doubted_tokens_ratio from marts.model_daily where deployment = ?",
+        [f"llm/p-{name}"],
+    ) == [(reasons, 0, pytest.approx(ratio))]
+
+
+def test_each_doubt_names_its_engine_and_what_to_do(book: Seen) -> None:
+    rows = book.query("select entity, reason, remedy from marts.doubts where reason <> 'unseen_tokens'")
+    assert {(entity, reason) for entity, reason, _ in rows} == {
+        ("llm/p-hidden-0", "hidden_processes"),
+        ("llm/p-strict-0", "hidden_processes"),
+        ("llm/p-crossing-0", "hidden_processes"),
+        ("llm/p-dipped-0", "hidden_processes"),
+        ("llm/p-summed-0", "part_left_a_sum"),
+        ("llm/p-deltas-0", "no_counter"),
+        ("llm/p-neither-0", "unclear_falls"),
+    }
+    assert [remedy for _, reason, remedy in rows if reason == "no_counter"] == [
+        "if its source reports what came since the sample before, state `temporality: delta` of the source"
+    ]
 
 
 def test_the_balance_holds_and_each_landed_series_is_listed_once(book: Seen) -> None:

@@ -93,6 +93,18 @@ def test_what_is_booked_and_what_is_estimated_are_what_moved(book: Seen, model: 
     assert tokens == moved * RATE
 
 
+@pytest.mark.parametrize(
+    ("model", "reasons", "ratio"),
+    # 30 s of the 210 s of each life are not booked; 25 s once a day are less than a hundredth.
+    [("crashing", "unseen_tokens", 30 / 210), ("once", "", 25 / 86_375), ("steady", "", 0)],
+)
+def test_a_row_is_marked_from_a_hundredth_on(book: Seen, model: str, reasons: str, ratio: float) -> None:
+    ((found, found_ratio),) = book.query(
+        "select doubt_reasons, doubted_tokens_ratio from marts.model_daily where model = ? and date = ?", [model, DAY]
+    )
+    assert (found, found_ratio) == (reasons, pytest.approx(ratio, rel=1e-3))
+
+
 def test_models_that_lose_more_than_a_hundredth_warn(book: Seen) -> None:
     severity, rows = book.data_test(CHECK, "model, restarts, unseen_ratio")
     assert (severity, sorted(rows)) == (
