@@ -28,6 +28,9 @@ PARTLY_PRICED = (
     "+ less than 90 % of this model's tokens have a price for all their parts (cost_coverage_ratio): USD/Mtok covers"
     " those only"
 )
+IN_DOUBT = "? in doubt by 1 % or more: {reasons}; `select * from marts.doubts` has the evidence and what to do"
+# From this share of a row's joules or tokens on it is marked, as in the marts.
+DOUBTED = 0.01
 FLEET = "fleet"
 
 # A board's joules and a whole node's are two quantities. Tokens without power (scope none) join the model's own scope.
@@ -52,14 +55,20 @@ by_scope as (
         sum(matched_joules) / nullif(sum(energy_joules), 0) as matched_ratio,
         sum(priced_output_tokens) / nullif(sum(matched_output_tokens), 0) as cost_coverage_ratio,
         coalesce(sum(unpriced_gpu_seconds), 0) = 0 as is_cost_complete,
-        coalesce(sum(carbon_unknown_joules), 0) = 0 as is_carbon_complete
+        coalesce(sum(carbon_unknown_joules), 0) = 0 as is_carbon_complete,
+        sum(doubted_joules) / nullif(sum(energy_joules), 0) as doubted_energy_ratio,
+        (coalesce(sum(doubted_tokens), 0) + coalesce(sum(unbooked_tokens), 0))
+            / nullif(sum(coalesce(total_tokens, output_tokens)) + coalesce(sum(unbooked_tokens), 0), 0)
+            as doubted_tokens_ratio,
+        list_sort(list_distinct(flatten(list(string_split(nullif(doubt_reasons, ''), ','))))) as doubt_reasons
     from scoped
     group by model, scope
 )
 """
 _SHOWN = """model, joules_per_total_token, joules_per_output_token, idle_energy_ratio, idle_time_ratio,
     facility_energy_kwh, location_kgco2e, compute_cost_usd, compute_cost_usd_per_output_mtok, matched_ratio,
-    cost_coverage_ratio, is_cost_complete, is_carbon_complete"""
+    cost_coverage_ratio, is_cost_complete, is_carbon_complete, doubted_energy_ratio, doubted_tokens_ratio,
+    doubt_reasons"""
 _MODELS = f"""
 with {OF_SCOPES},
 named as (
@@ -73,7 +82,7 @@ select {_SHOWN} from named order by is_reserved_name, energy_joules desc nulls l
 _FLEET = f"""
 with {OF_SCOPES}
 select null, null, null, null, sum(facility_energy_kwh), sum(location_kgco2e), sum(compute_cost_usd), null, null, null,
-    bool_and(is_cost_complete), bool_and(is_carbon_complete)
+    bool_and(is_cost_complete), bool_and(is_carbon_complete), null, null, null
 from by_scope
 """
 # All parts of the cost of the same dates; those that the table leaves out, each with its USD.
@@ -135,7 +144,7 @@ def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
         return ""
     (total,) = connection.execute(_FLEET).fetchall()
     shown = [*rows, (FLEET, *total)]
-    marks = [_marks(*row[-4:]) for row in shown]
+    marks = [_marks(*row[len(_COLUMNS) : -1]) for row in shown]
     # A mark on an empty cell explains nothing.
     seen = {
         mark[name]
@@ -143,7 +152,12 @@ def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
         for name, value in zip(_COLUMNS, row, strict=False)
         if name in mark and value is not None
     }
-    notes = [note for note, mark in ((UNMATCHED, "{}*"), (AT_LEAST, "≥ {}"), (PARTLY_PRICED, "{}+")) if mark in seen]
+    notes = [note for note, sign in ((UNMATCHED, "*"), (AT_LEAST, "≥"), (PARTLY_PRICED, "+")) if sign in "".join(seen)]
+    doubted = {
+        reason for row, mark in zip(shown, marks, strict=True) if "?" in "".join(mark.values()) for reason in row[-1]
+    }
+    if doubted:
+        notes.append(IN_DOUBT.format(reasons=", ".join(sorted(doubted))))
     lines = table(_COLUMNS, [row[: len(_COLUMNS)] for row in shown], marks)
     names = [str(row[0]).partition(" ")[0] for row in rows]
     reserved = {name: meaning for name, meaning in _RESERVED_NAMES.items() if name in names}
@@ -222,7 +236,11 @@ def _first(texts: Sequence[str]) -> Iterator[str]:
 
 
 def _marks(
-    matched_ratio: Any, cost_coverage_ratio: Any, is_cost_complete: bool, is_carbon_complete: bool
+    matched_ratio: Any,
+    cost_coverage_ratio: Any,
+    is_cost_complete: bool,
+    is_carbon_complete: bool,
+    *doubts: float | None,
 ) -> dict[str, str]:
     marks: dict[str, str] = {}
     if matched_ratio is not None and matched_ratio < WELL_MATCHED:
@@ -233,7 +251,17 @@ def _marks(
         marks["USD compute"] = "≥ {}"
     if not is_carbon_complete:
         marks["kgCO2e"] = "≥ {}"
-    return marks
+    columns_in_doubt = (
+        ("J/total token", "J/output token", "kWh", "kgCO2e"),
+        ("J/total token", "J/output token", "USD compute/Mtok"),
+    )
+    doubted = {
+        name
+        for ratio, names in zip(doubts, columns_in_doubt, strict=True)
+        if ratio is not None and ratio >= DOUBTED
+        for name in names
+    }
+    return marks | {name: marks.get(name, "{}") + "?" for name in doubted}
 
 
 def seeded_rates(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str | None:
