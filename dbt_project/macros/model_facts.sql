@@ -42,7 +42,7 @@
 {# The part of a row's joules, or tokens, from which on the row is marked. #}
 {% macro doubt_threshold() %}0.01{% endmacro %}
 
-{# Sums of the facts of doubt, and the reasons that any of the rows has; NULL where no row was judged. #}
+{# Sums of the facts of doubt, and the reasons that any of the rows has; NULL where no row was assessed. #}
 {% macro summed_doubts() -%}
     {%- for fact in doubt_facts() -%}
     {{ exact_sum(fact) }} as {{ fact }},

@@ -15,6 +15,7 @@ import duckdb
 from pipelines.command_line.text_tables import RATIO, SHOWN_ROWS, TEXT, explained, table
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.money.cost_rates import seeded_rate
+from pipelines.named_figures import figures_in_doubt
 
 # The share of a model's joules in intervals with tokens. Below this, J/token covers too few of its joules.
 WELL_MATCHED = 0.9
@@ -29,8 +30,6 @@ PARTLY_PRICED = (
     " those only"
 )
 IN_DOUBT = "? in doubt by 1 % or more: {reasons}; `select * from marts.doubts` has the evidence and what to do"
-# From this share of a row's joules or tokens on it is marked, as in the marts.
-DOUBTED = 0.01
 FLEET = "fleet"
 
 # A board's joules and a whole node's are two quantities. Tokens without power (scope none) join the model's own scope.
@@ -55,25 +54,20 @@ by_scope as (
         sum(matched_joules) / nullif(sum(energy_joules), 0) as matched_ratio,
         sum(priced_output_tokens) / nullif(sum(matched_output_tokens), 0) as cost_coverage_ratio,
         coalesce(sum(unpriced_gpu_seconds), 0) = 0 as is_cost_complete,
-        coalesce(sum(carbon_unknown_joules), 0) = 0 as is_carbon_complete,
-        sum(doubted_joules) / nullif(sum(energy_joules), 0) as doubted_energy_ratio,
-        (coalesce(sum(doubted_tokens), 0) + coalesce(sum(unbooked_tokens), 0))
-            / nullif(sum(coalesce(total_tokens, output_tokens)) + coalesce(sum(unbooked_tokens), 0), 0)
-            as doubted_tokens_ratio,
-        list_sort(list_distinct(flatten(list(string_split(nullif(doubt_reasons, ''), ','))))) as doubt_reasons
+        coalesce(sum(carbon_unknown_joules), 0) = 0 as is_carbon_complete
     from scoped
     group by model, scope
 )
 """
 _SHOWN = """model, joules_per_total_token, joules_per_output_token, idle_energy_ratio, idle_time_ratio,
     facility_energy_kwh, location_kgco2e, compute_cost_usd, compute_cost_usd_per_output_mtok, matched_ratio,
-    cost_coverage_ratio, is_cost_complete, is_carbon_complete, doubted_energy_ratio, doubted_tokens_ratio,
-    doubt_reasons"""
+    cost_coverage_ratio, is_cost_complete, is_carbon_complete, model_name"""
 _MODELS = f"""
 with {OF_SCOPES},
 named as (
     select * replace (case when (select count(distinct scope) from by_scope where energy_joules > 0) > 1
         then format('{{}} ({{}})', model, scope) else model end as model),
+        model as model_name,
         starts_with(model, '__') as is_reserved_name
     from by_scope
 )
@@ -82,7 +76,7 @@ select {_SHOWN} from named order by is_reserved_name, energy_joules desc nulls l
 _FLEET = f"""
 with {OF_SCOPES}
 select null, null, null, null, sum(facility_energy_kwh), sum(location_kgco2e), sum(compute_cost_usd), null, null, null,
-    bool_and(is_cost_complete), bool_and(is_carbon_complete), null, null, null
+    bool_and(is_cost_complete), bool_and(is_carbon_complete), null
 from by_scope
 """
 # All parts of the cost of the same dates; those that the table leaves out, each with its USD.
@@ -145,6 +139,8 @@ def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
     (total,) = connection.execute(_FLEET).fetchall()
     shown = [*rows, (FLEET, *total)]
     marks = [_marks(*row[len(_COLUMNS) : -1]) for row in shown]
+    in_doubt = figures_in_doubt.of_models(connection)
+    marks = [_with_doubt(mark, in_doubt.get(row[-1])) for row, mark in zip(shown, marks, strict=True)]
     # A mark on an empty cell explains nothing.
     seen = {
         mark[name]
@@ -153,11 +149,8 @@ def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
         if name in mark and value is not None
     }
     notes = [note for note, sign in ((UNMATCHED, "*"), (AT_LEAST, "≥"), (PARTLY_PRICED, "+")) if sign in "".join(seen)]
-    doubted = {
-        reason for row, mark in zip(shown, marks, strict=True) if "?" in "".join(mark.values()) for reason in row[-1]
-    }
-    if doubted:
-        notes.append(IN_DOUBT.format(reasons=", ".join(sorted(doubted))))
+    if in_doubt:
+        notes.append(IN_DOUBT.format(reasons="; ".join(f"{model}: {doubt}" for model, doubt in in_doubt.items())))
     lines = table(_COLUMNS, [row[: len(_COLUMNS)] for row in shown], marks)
     names = [str(row[0]).partition(" ")[0] for row in rows]
     reserved = {name: meaning for name, meaning in _RESERVED_NAMES.items() if name in names}
@@ -240,7 +233,6 @@ def _marks(
     cost_coverage_ratio: Any,
     is_cost_complete: bool,
     is_carbon_complete: bool,
-    *doubts: float | None,
 ) -> dict[str, str]:
     marks: dict[str, str] = {}
     if matched_ratio is not None and matched_ratio < WELL_MATCHED:
@@ -251,17 +243,16 @@ def _marks(
         marks["USD compute"] = "≥ {}"
     if not is_carbon_complete:
         marks["kgCO2e"] = "≥ {}"
-    columns_in_doubt = (
-        ("J/total token", "J/output token", "kWh", "kgCO2e"),
-        ("J/total token", "J/output token", "USD compute/Mtok"),
-    )
-    doubted = {
-        name
-        for ratio, names in zip(doubts, columns_in_doubt, strict=True)
-        if ratio is not None and ratio >= DOUBTED
-        for name in names
-    }
-    return marks | {name: marks.get(name, "{}") + "?" for name in doubted}
+    return marks
+
+
+def _with_doubt(marks: dict[str, str], doubt: figures_in_doubt.InDoubt | None) -> dict[str, str]:
+    in_doubt: set[str] = set()
+    if doubt and doubt.is_energy:
+        in_doubt |= {"J/total token", "J/output token", "kWh", "kgCO2e"}
+    if doubt and doubt.is_tokens:
+        in_doubt |= {"J/total token", "J/output token", "USD compute/Mtok"}
+    return marks | {name: marks.get(name, "{}") + "?" for name in in_doubt}
 
 
 def seeded_rates(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str | None:

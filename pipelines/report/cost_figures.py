@@ -219,7 +219,7 @@ def _models(found: Sequence[Row]) -> Drawn:
     columns = {
         "model": NAME, "known USD": MONEY, "USD per million output tokens, all parts": 3, "million output tokens": 3,
         "kWh": 1, "J per output token": 3, "idle energy": RATIO, "idle time": RATIO, "kg CO2e": 1,
-        "all prices known": TEXT,
+        "all prices known": TEXT, "in doubt on some date": TEXT,
     }  # fmt: skip
     numbers = [
         (
@@ -227,7 +227,7 @@ def _models(found: Sequence[Row]) -> Drawn:
             "" if _serves_none(row) else row["joules_per_output_token"], row["idle_energy_ratio"],
             row["idle_time_ratio"], row["location_kgco2e"],
             "shared among models" if cost and row["model"] == "__unallocated__" and row["cost_usd"] is None
-            else "yes" if row["is_cost_complete"] else "no",
+            else "yes" if row["is_cost_complete"] else "no", row["doubt_reasons"] or "",
         )
         for row in found
     ]  # fmt: skip

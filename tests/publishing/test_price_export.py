@@ -96,6 +96,33 @@ def model_list(path: Path) -> dict[str, dict[str, float]]:
     return {one["model_name"]: one["model_info"] for one in listed}
 
 
+JUDGED = """
+alter table marts.model_daily add column model varchar;
+alter table marts.model_daily add column energy_joules double;
+alter table marts.model_daily add column doubted_joules double;
+alter table marts.model_daily add column total_tokens double;
+alter table marts.model_daily add column output_tokens double;
+alter table marts.model_daily add column doubted_tokens double;
+alter table marts.model_daily add column unbooked_tokens double;
+alter table marts.model_daily add column doubt_reasons varchar;
+insert into marts.model_daily values
+    (date '2026-09-11', 'even', 1000, null, 1000, 200, 30, null, 'hidden_processes'),
+    (date '2026-09-12', 'even', 1000, null, 1000, 200, null, null, ''),
+    (date '2026-09-11', 'dark', 1000, null, 1000, 200, null, null, '');
+"""
+
+
+def test_a_price_in_doubt_is_not_exported(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    change(tiny, JUDGED)  # 30 of 2,000 tokens of even: more than a hundredth
+    folder = exported(tiny)
+    assert model_list(folder / "litellm_actual.yaml") == {"dark": {"output_cost_per_token": 2e-06}}
+    why = "a hundredth of it or more is in doubt (hidden_processes; what to do is in marts.doubts)"
+    assert f"even: no price of output: {why}" in capsys.readouterr().out
+    # 15 of 2,000.
+    change(tiny, "update marts.model_daily set doubted_tokens = 15 where doubted_tokens = 30")
+    assert "even" in model_list(exported(tiny) / "litellm_actual.yaml")
+
+
 def test_litellm_gets_the_price_of_each_class_at_both_utilisations(tiny: Path) -> None:
     folder = exported(tiny)
     assert model_list(folder / "litellm_actual.yaml") == {

@@ -122,7 +122,7 @@ final as (
             end,
             {{ unknown() }}
         ) as deployment,
-        -- What stands behind a service's address has a namespace that the address lacks.
+        -- Behind a service's address are pods of a namespace that the address does not name.
         coalesce(engine_days.namespace, claimed_engines.namespace) as namespace,
         coalesce(claimed_models.team, claimed_engines.team, engine_days.team, teams.team) as team,
         -- An engine whose labels name no model serves the one of its claims, if they name one alone.

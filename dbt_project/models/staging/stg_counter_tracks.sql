@@ -1,5 +1,5 @@
 -- Which process counted each sample of a counter whose page several processes answer in turn: workers of a pod without a
--- shared folder, replicas behind one address. Process starts tell them apart where they alternate. Else a fall is a
+-- shared folder, replicas behind one address. Process starts separate them where they alternate. Else a fall is a
 -- return if the value jumps back over at least half of it within eight samples: nine returns of ten falls are processes,
 -- one of ten or fewer are restarts (no row), and what is between is unknown. A process's values only rise; what takes
 -- more than eight of them is no counter. A fall to what its engine could not have counted since is a part that left a
@@ -209,7 +209,7 @@ falls as (
 
 ),
 
-judged as (
+assessed as (
 
     select
         falls.date,
@@ -238,8 +238,8 @@ processes as (
         steps.value,
         dense_rank() over (partition by steps.date, steps.series_id order by steps.start_seconds) as track
     from steps
-    inner join judged on steps.date = judged.date and steps.series_id = judged.series_id
-    where judged.basis = 'process_start' and steps.start_seconds is not null
+    inner join assessed on steps.date = assessed.date and steps.series_id = assessed.series_id
+    where assessed.basis = 'process_start' and steps.start_seconds is not null
 
 ),
 
@@ -249,8 +249,8 @@ left_0 as (
 
     select steps.date, steps.series_id, steps.observed_us, steps.value
     from steps
-    inner join judged on steps.date = judged.date and steps.series_id = judged.series_id
-    where judged.basis = 'values'
+    inner join assessed on steps.date = assessed.date and steps.series_id = assessed.series_id
+    where assessed.basis = 'values'
 
 ),
 
@@ -315,16 +315,16 @@ parted as (
     union all
     select date, series_id, observed_us, value, track from processes
     union all
-    select falls.date, falls.series_id, falls.observed_us, falls.value, 1 + case judged.basis when 'sum' then sum(falls.leaves_a_sum) over date_window else 0 end as track
+    select falls.date, falls.series_id, falls.observed_us, falls.value, 1 + case assessed.basis when 'sum' then sum(falls.leaves_a_sum) over date_window else 0 end as track
     from falls
-    inner join judged on falls.date = judged.date and falls.series_id = judged.series_id
-    where judged.basis in ('sum', 'unknown')
+    inner join assessed on falls.date = assessed.date and falls.series_id = assessed.series_id
+    where assessed.basis in ('sum', 'unknown')
     window date_window as (partition by falls.date, falls.series_id order by falls.observed_us rows unbounded preceding)
     union all
     select falls.date, falls.series_id, falls.observed_us, sum(falls.value) over date_window as value, 1 as track
     from falls
-    inner join judged on falls.date = judged.date and falls.series_id = judged.series_id
-    where judged.basis = 'delta'
+    inner join assessed on falls.date = assessed.date and falls.series_id = assessed.series_id
+    where assessed.basis = 'delta'
     window date_window as (partition by falls.date, falls.series_id order by falls.observed_us rows unbounded preceding)
 
 ),
@@ -333,10 +333,10 @@ counted as (
 
     select
         parted.*,
-        judged.basis as judged_basis,
+        assessed.basis as assessed_basis,
         max(parted.track) over (partition by parted.date, parted.series_id) as tracks
     from parted
-    inner join judged on parted.date = judged.date and parted.series_id = judged.series_id
+    inner join assessed on parted.date = assessed.date and parted.series_id = assessed.series_id
 
 ),
 
@@ -350,8 +350,8 @@ final as (
         observed_us,
         value,
         case
-            when tracks > case when judged_basis = 'values' then {{ most_tracks }} else {{ most_processes }} end then 'none'
-            else judged_basis
+            when tracks > case when assessed_basis = 'values' then {{ most_tracks }} else {{ most_processes }} end then 'none'
+            else assessed_basis
         end as basis
     from counted
 

@@ -1,5 +1,5 @@
 -- What becomes of a series with dates on which several processes answered for it: on such a date it is a series for each
--- of them (`track`), or none where they cannot be told apart (`basis` unknown or none); before, between and after such
+-- of them (`track`), or none where they cannot be separated (`basis` unknown or none); before, between and after such
 -- dates it is itself, under an id for each stretch, so that nothing is counted from one process to another. One row per
 -- such series and part, for [from_us, to_us).
 with tracks as (

@@ -1,4 +1,4 @@
--- Samples of engines and gateways as the source said, but for series that several processes answer for: those of each
+-- Samples of engines and gateways as they landed, but for series that several processes answer for: those of each
 -- process are a series of their own (stg_series_parts). One row per series and time of a sample.
 {{ config(materialized='view' if target.type == 'duckdb' else 'ephemeral') }}
 

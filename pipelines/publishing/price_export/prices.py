@@ -15,6 +15,7 @@ import duckdb
 
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.places import fleet_option
+from pipelines.named_figures import figures_in_doubt
 from pipelines.warehouse.refusals import QuestionError
 
 BASES = ("fully_loaded", "allocation")
@@ -131,6 +132,7 @@ def read(
     ((publication_id, is_synthetic),) = connection.execute(
         "select publication_id, is_synthetic from published.publication"
     ).fetchall()
+    in_doubt = figures_in_doubt.of_models(connection, period.start, period.end)
     rows = connection.execute(_PRICES, [target_utilisation_ratio, period.kind, period.start, basis]).fetchall()
     return Export(
         fleet.fleet,
@@ -140,7 +142,7 @@ def read(
         period,
         basis,
         target_utilisation_ratio,
-        tuple(_model(name, rows) for name in dict.fromkeys(row[0] for row in rows)),
+        tuple(_model(name, rows, in_doubt.get(name)) for name in dict.fromkeys(row[0] for row in rows)),
     )
 
 
@@ -168,24 +170,27 @@ def _period(connection: duckdb.DuckDBPyConnection, month: date | None, basis: st
     return Period(kind, month, found[month], state)
 
 
-def _model(name: str, rows: list[tuple[object, ...]]) -> Model:
+def _model(name: str, rows: list[tuple[object, ...]], doubt: figures_in_doubt.InDoubt | None) -> Model:
     of_model = {row[1]: row for row in rows if row[0] == name}
     without = of_model.pop(WITHOUT_TOKENS, None)
     return Model(
         name,
-        {token_class: _price(token_class, of_model.get(token_class)) for token_class in CLASSES},
+        {token_class: _price(token_class, of_model.get(token_class), doubt) for token_class in CLASSES},
         None if without is None else without[3],  # type: ignore[arg-type]
         all(row[6] for row in of_model.values()),
     )
 
 
-def _price(token_class: str, row: tuple[object, ...] | None) -> Price:
+def _price(token_class: str, row: tuple[object, ...] | None, doubt: figures_in_doubt.InDoubt | None) -> Price:
     if row is None:
         why = f"the period has no {CLASSES[token_class]} tokens"
         if token_class == CACHED:
             why += ", or the engine does not report its cache"
         return Price(reasons={ACTUAL: why, TARGET: why})
     _, _, tokens, _, utilisation, is_lower_bound, _, is_marginal_known, own, target = row
+    if doubt:
+        why = f"a hundredth of it or more is in doubt ({doubt}; what to do is in marts.doubts)"
+        return Price(tokens, utilisation, bool(is_lower_bound), {}, {ACTUAL: why, TARGET: why})  # type: ignore[arg-type]
     reasons = {}
     if own is None:
         reasons = dict.fromkeys((ACTUAL, TARGET), "no part of its cost has a known price (cost_rates, sites[].tariff)")

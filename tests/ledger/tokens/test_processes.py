@@ -1,4 +1,4 @@
-"""Token counters behind which several processes stand, and the falls that look alike and are restarts.
+"""Token counters of which several processes answer, and the falls that look alike and are restarts.
 
 A sample a minute from midnight to 23:59; process A moves 10 tokens a second and B 20, and the page shows one of them.
 """
@@ -173,7 +173,7 @@ def test_a_process_after_another_is_counted_from_its_start(book: Seen, name: str
 @pytest.mark.parametrize(
     ("name", "reasons", "ratio"),
     [
-        # Process starts tell them apart exactly, values only as far as they go.
+        # Process starts separate them exactly, values only as far as they go.
         ("workers", "", 0),
         ("hidden", "hidden_processes", 1),
         # Less than a hundredth: 23 times 30 s of the minute between two processes.
