@@ -44,6 +44,12 @@ token_choices as (
 
 ),
 
+run_dates as (
+
+    select * from {{ ref('stg_run_dates') }}
+
+),
+
 copies as (
 
     select * from {{ ref('int_scrape_copies') }}
@@ -208,9 +214,13 @@ class_outcomes as (
             when token_choices.metric is not null then 4
             when book_series.level <> 'engine' then 6
             else 7
-        end as place
+        end as place,
+        case when token_choices.source = book_series.source and token_choices.metric = book_series.metric
+            then coalesce(token_choices.to_us, run_dates.end_us) - coalesce(token_choices.from_us, run_dates.start_us)
+        end as chosen_us
     from measured
     inner join book_series on measured.series_id = book_series.series_id and book_series.stream = 'tokens'
+    inner join run_dates on measured.date = run_dates.date
     left join copies on measured.date = copies.date and measured.series_id = copies.series_id
     left join token_choices
         on measured.date = token_choices.date
@@ -242,7 +252,8 @@ token_outcomes as (
             when 5 then 'counted_at_the_other_role'
             when 6 then 'nearer_source_speaks'
             when 7 then 'not_read'
-        end as reason
+        end as reason,
+        max(chosen_us) / 1e6 as chosen_seconds
     from class_outcomes
     group by date, series_id
 
@@ -336,7 +347,10 @@ assessed as (
             token_outcomes.booked_for,
             token_outcomes.outcome,
             token_outcomes.reason,
-            case when token_outcomes.outcome = 'booked' then measured.covered_seconds else 0 end as booked_seconds,
+            case
+                when token_outcomes.outcome = 'booked' then least(measured.covered_seconds, token_outcomes.chosen_seconds)
+                else 0
+            end as booked_seconds,
             false as is_host
         from token_outcomes
         inner join measured on token_outcomes.date = measured.date and token_outcomes.series_id = measured.series_id
