@@ -33,8 +33,8 @@
 {% macro fact_sum(fact) %}{{ return(money_sum(fact) if fact.endswith('_usd') else exact_sum(fact)) }}{% endmacro %}
 
 {# Sums of all facts of a relation; an unknown fact stays NULL. Joules per total token have the joules of all rows above
-   the line: where the total tokens of one row are unknown, those of the sum are, too. So are the
-   parts of the input, with `of_dates`, where they are unknown on a date: what is known of a month is not the month's. #}
+   the line: where the total tokens of one row are unknown, those of the sum are, too. With `of_dates` so are the parts of
+   the input where a date does not have them: what is known of a month would pass for the month's. #}
 {% macro summed_facts(of_dates=false) %}
     {%- for fact in energy_facts() + token_facts() %}
     {% if of_dates and fact in ['cached_input_tokens', 'computed_input_tokens'] -%}

@@ -1,6 +1,6 @@
 -- What each engine moved on each date according to raw, per token class: the other side of the token book's balance.
--- Reads raw and the catalogues, none of the book's steps (int_metered_token_parts counts) but the stretches of dates on
--- which sources take turns (int_token_choices). One row per date, engine, model, token class and metric that a source
+-- Reads raw and the catalogues, none of the book's steps (int_metered_token_parts counts) but which source counts when
+-- (int_token_choices). One row per date, engine, model, token class and metric that a source
 -- counts; `preference` 1 ought to be booked, the others check it, and those farther from the engines have none.
 with series as (
 
@@ -32,22 +32,13 @@ choices as (
 
 ),
 
--- Engines and dates on which sources take turns.
 changing_engines as (
 
     select distinct date, engine from choices where from_us is not null or to_us is not null
 
 ),
 
-turns as (
-
-    select choices.*
-    from choices
-    inner join changing_engines on choices.date = changing_engines.date and choices.engine = changing_engines.engine
-
-),
-
-metrics_with_turns as (
+chosen as (
 
     select
         date,
@@ -56,7 +47,7 @@ metrics_with_turns as (
         source,
         metric,
         max(case when to_us is null then 1 else 0 end) = 1 as is_last
-    from turns
+    from choices
     group by date, engine, token_class, source, metric
 
 ),
@@ -89,8 +80,7 @@ days as (
 
 ),
 
--- Which source and metric ought to be booked: the lowest rank among those that cover at least half of what the best one
--- covers.
+-- The order of sources and metrics: the lowest rank among those that cover at least half of what the best one covers.
 known_spans as (
 
     select
@@ -187,17 +177,18 @@ roles as (
 
     select
         ranked.*,
-        coalesce(metrics_with_turns.is_last, true) as is_last,
+        coalesce(chosen.is_last, true) as is_last,
         case
-            when changing_engines.engine is null then 'alone'
-            when metrics_with_turns.engine is not null then 'booked'
-            when ranked.known_us >= 0.95 * ranked.class_known_us then 'check'
-            else 'part'
+            when chosen.engine is not null then 'booked'
+            when ranked.known_us < 0.95 * ranked.class_known_us and changing_engines.engine is not null then 'part'
+            when changing_engines.engine is not null or chosen_classes.engine is not null then 'check'
+            else 'alone'
         end as role
     from ranked
     left join changing_engines on ranked.date = changing_engines.date and ranked.engine = changing_engines.engine
-    left join metrics_with_turns
-        on {{ equal_keys('ranked', 'metrics_with_turns', ['date', 'engine', 'token_class', 'source', 'metric']) }}
+    left join chosen on {{ equal_keys('ranked', 'chosen', ['date', 'engine', 'token_class', 'source', 'metric']) }}
+    left join (select distinct date, engine, token_class from chosen) as chosen_classes
+        on {{ equal_keys('ranked', 'chosen_classes', ['date', 'engine', 'token_class']) }}
 
 ),
 
@@ -272,17 +263,17 @@ counted_parts as (
     select
         named_parts.*,
         case
-            when turns.from_us is null and turns.to_us is null then named_parts.tokens
+            when choices.from_us is null and choices.to_us is null then named_parts.tokens
             when named_parts.to_us > named_parts.from_us
                 then named_parts.tokens * greatest(
-                    (least(named_parts.to_us, turns.to_us) - greatest(named_parts.from_us, turns.from_us))
+                    (least(named_parts.to_us, choices.to_us) - greatest(named_parts.from_us, choices.from_us))
                     / cast(named_parts.to_us - named_parts.from_us as double),
                     0
                 )
             else 0
         end as counted_tokens
     from named_parts
-    left join turns on {{ equal_keys('named_parts', 'turns', ['date', 'engine', 'token_class', 'source', 'metric']) }}
+    left join choices on {{ equal_keys('named_parts', 'choices', ['date', 'engine', 'token_class', 'source', 'metric']) }}
 
 ),
 
