@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from tests.planted import HOURS, INPUT, OUTPUT, START_TIME, Samples, Series, moment, pod, vllm
+from tests.planted import DAY, HOURS, INPUT, OUTPUT, START_TIME, Samples, Series, moment, pod, vllm
 from tests.shapes import Seen, Shape, shape
 
 TGI = "tgi_request_generated_tokens_sum"
@@ -112,7 +112,16 @@ def engines() -> dict[str, list[Series]]:
     }
 
 
-STRETCHES = shape("stretches", engines)
+WINDOWS = [
+    {
+        "window_id": f"w-{name}",
+        "engine": f"llm/st-{name}-0",
+        "start_at": f"{DAY}T11:30:00Z",
+        "end_at": f"{DAY}T12:30:00Z",
+    }
+    for name in ("moved", "twice")
+]
+STRETCHES = shape("stretches", engines, run_windows={"inline": WINDOWS})
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +190,15 @@ def test_the_balance_holds_and_no_half_checks_a_whole(book: Seen) -> None:
     assert book.query("select * from marts.token_reconciliation_daily where difference_tokens <> 0") == []
     assert book.query("select * from marts.token_reconciliation_daily where abs(cross_check_ratio) > 0.01") == []
     assert book.query("select * from marts.series_daily where unaccounted_tokens > 0") == []
+
+
+def test_a_window_over_a_hand_over_counts_each_source_for_its_part(book: Seen) -> None:
+    assert book.query(
+        "select window_id, output_tokens from marts.run_windows where window_id in ('w-moved', 'w-twice')"
+    ) == [
+        ("w-moved", 10 * HOURS),
+        ("w-twice", 10 * HOURS),
+    ]
 
 
 def test_the_end_of_a_process_that_another_kind_follows_is_unseen(book: Seen) -> None:
