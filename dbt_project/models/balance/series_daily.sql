@@ -50,6 +50,12 @@ run_dates as (
 
 ),
 
+changing_engines as (
+
+    select distinct date, engine from token_choices where from_us is not null or to_us is not null
+
+),
+
 copies as (
 
     select * from {{ ref('int_scrape_copies') }}
@@ -212,6 +218,7 @@ class_outcomes as (
             when token_choices.source = book_series.source and token_choices.metric = book_series.metric then 1
             when token_choices.metric = book_series.metric then 3
             when token_choices.metric is not null then 4
+            when changing_engines.engine is not null and book_series.quantity = 'tokens' then 8
             when book_series.level <> 'engine' then 6
             else 7
         end as place,
@@ -227,6 +234,8 @@ class_outcomes as (
         and coalesce(copies.engine, book_series.engine) = token_choices.engine
         and book_series.token_class = token_choices.token_class
         and book_series.quantity = 'tokens'
+    left join changing_engines
+        on measured.date = changing_engines.date and coalesce(copies.engine, book_series.engine) = changing_engines.engine
     left join handed_over
         on measured.date = handed_over.date
         and coalesce(copies.engine, book_series.engine) = handed_over.engine
@@ -252,6 +261,7 @@ token_outcomes as (
             when 5 then 'counted_at_the_other_role'
             when 6 then 'nearer_source_speaks'
             when 7 then 'not_read'
+            when 8 then 'covers_a_part_of_the_date'
         end as reason,
         max(chosen_us) / 1e6 as chosen_seconds
     from class_outcomes
@@ -417,7 +427,7 @@ final as (
         case
             when assessed.own_tokens is null
                 or assessed.outcome in ('refused', 'coarser_scope')
-                or assessed.reason = 'counted_at_the_other_role'
+                or assessed.reason in ('counted_at_the_other_role', 'covers_a_part_of_the_date')
                 then null
             when assessed.own_tokens > 1.05 * coalesce(cast(assessed.engine_tokens as double), 0)
                 then {{ exact_large('assessed.own_tokens - coalesce(cast(assessed.engine_tokens as double), 0)') }}

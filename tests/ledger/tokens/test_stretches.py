@@ -14,6 +14,7 @@ from tests.shapes import Seen, Shape, shape
 
 TGI = "tgi_request_generated_tokens_sum"
 FINISHED, RUNNING = "sglang:generation_tokens_total", "sglang:realtime_tokens_total"
+CACHED = "vllm:prompt_tokens_cached_total"
 BY_SOURCE = "vllm:prompt_tokens_by_source_total"
 LAST = 1439
 NOON = 720
@@ -70,6 +71,7 @@ def engines() -> dict[str, list[Series]]:
             ("tgi_request_input_length_sum", {"model_id": "st-kind", **pod("st-kind-0")}, seen(0, NOON - 1)),
             output("st-kind", seen(NOON + 1, value=lambda s: 10 * (s - vllm_start))),
             *prompts("st-kind", NOON + 1),
+            (CACHED, vllm("st-kind-0", "st-kind"), seen(NOON + 1, value=lambda s: 0.5 * count(s))),
             (START_TIME, pod("st-kind-0"), seen(NOON + 1, value=lambda _: moment(vllm_start))),
             # A new SGLang from 10:00:30 on has both counters; the better one lacks each first token: 597 a minute.
             *renamed(
@@ -183,6 +185,9 @@ def test_a_class_that_one_source_does_not_count_is_unknown(book: Seen) -> None:
         "select model, input_tokens is null, cached_input_tokens::double, computed_input_tokens::double"
         " from marts.model_daily where model in ('st-kind', 'st-metrics') order by model"
     )
+    assert book.query("select outcome, reason from marts.series_daily where metric = ?", [CACHED]) == [
+        ("unused", "covers_a_part_of_the_date")
+    ]
     assert days == [("st-kind", False, None, None), ("st-metrics", False, ALL / 2, ALL * 1.5)]
 
 
