@@ -246,7 +246,8 @@ assessed_steps as (
 {% endmacro %}
 
 {# CTEs from `assessed_steps` to `counter_cells` (reading_id, cell_number, risen, covered_us, resets): the run's
-   possible steps cut at the edges of cells of `cell_us` microseconds and shared by time. #}
+   possible steps cut at the edges of cells of `cell_us` microseconds and shared by time. Its `pieces` are these, each
+   from `from_us` on. #}
 {% macro counter_cell_ctes(cell_us) %}
 celled_steps as (
 
@@ -287,6 +288,7 @@ pieces as (
     select
         reading_id,
         first_cell as cell_number,
+        start_us as from_us,
         {{ exact('risen') }} as risen,
         end_us - start_us as covered_us,
         is_reset
@@ -296,6 +298,7 @@ pieces as (
     select
         reading_id,
         cell_number,
+        from_us,
         {{ accumulated('risen', '0', 'to_us - start_us', '(end_us - start_us)') }}
         - {{ accumulated('risen', '0', 'from_us - start_us', '(end_us - start_us)') }} as risen,
         to_us - from_us as covered_us,

@@ -66,8 +66,8 @@ process_spans as (
    reading_id, engine, source, factor and copied_on (the one date of a reading that copies share, else NULL). A first
    sample counts from zero if the process started after the engine was last seen. If the engine was never seen before,
    the process must have started after its source was first seen, or just before the sample. Any other first sample is a
-   baseline: only what follows it counts. #}
-{% macro engine_counter_ctes(counters) %}
+   baseline: only what follows it counts. The days of `sampled_days` (series_id, day_number) are read sample by sample. #}
+{% macro engine_counter_ctes(counters, sampled_days=none) %}
 chosen_readings as (
 
     select distinct
@@ -108,6 +108,9 @@ counter_series_days as (
         or (series_days.is_in_run and series_days.duplicates > 0)
         or glitch_days.series_id is not null
         or coalesce(series_days.steepest_rise_per_second > {{ most_tokens_per_second() }}, false)
+        {% if sampled_days -%}
+        or {{ sampled_days }}.series_id is not null
+        {% endif -%}
         or counters.copied_on is not null as needs_every_sample,
         series_days.date,
         series_days.first_us,
@@ -120,6 +123,11 @@ counter_series_days as (
     left join glitch_days
         on series_days.series_id = glitch_days.series_id
         and {{ int_div('series_days.first_us', day_us()) }} = glitch_days.day_number
+    {% if sampled_days -%}
+    left join {{ sampled_days }}
+        on series_days.series_id = {{ sampled_days }}.series_id
+        and {{ int_div('series_days.first_us', day_us()) }} = {{ sampled_days }}.day_number
+    {%- endif %}
 
 ),
 

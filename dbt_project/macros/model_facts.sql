@@ -84,10 +84,17 @@
 {% macro fact_sum(fact) %}{{ return(money_sum(fact) if fact.endswith('_usd') else exact_sum(fact)) }}{% endmacro %}
 
 {# Sums of all facts of a relation; an unknown fact stays NULL. Joules per total token have the joules of all rows above
-   the line: where the total tokens of one row are unknown, those of the sum are, too. #}
-{% macro summed_facts() %}
+   the line: where the total tokens of one row are unknown, those of the sum are, too. With `of_dates` so are the parts of
+   the input where a date does not have them: what is known of a month would pass for the month's. #}
+{% macro summed_facts(of_dates=false) %}
     {%- for fact in energy_facts() + token_facts() %}
-    {% if fact == 'matched_total_tokens' -%}
+    {% if of_dates and fact in ['cached_input_tokens', 'computed_input_tokens'] -%}
+    case
+        when count(distinct case when input_tokens > 0 then date end)
+            = count(distinct case when input_tokens > 0 and {{ fact }} is not null then date end)
+            then {{ fact_sum(fact) }}
+    end
+    {%- elif fact == 'matched_total_tokens' -%}
     case when count(case when matched_output_tokens > 0 and matched_total_tokens is null then 1 end) = 0 then {{ fact_sum(fact) }} end
     {%- else -%}
     {{ fact_sum(fact) }}

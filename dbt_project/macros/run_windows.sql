@@ -12,7 +12,8 @@ case
 
 {# CTEs from `windows` and the models that they name to `window_readings` (window_id, start_us, end_us, meter_scope,
    purpose, reading_id, quantity, possible_watts, sampling_interval_seconds, window_reading): of each meter the reading
-   that books it (`energy`) and its best gauge (`watts`), of each engine its counters of tokens (`tokens`). #}
+   that books it (`energy`) and its best gauge (`watts`), of each engine its counters of tokens (`tokens`), for the
+   part of the window that they count. #}
 {% macro window_reading_ctes(ledger, meters, reading_days, series, scrape_copies, token_choices, engine_days, engine_roles) %}
 window_meters as (
 
@@ -90,10 +91,10 @@ gauge_readings as (
 -- Of a process that is scraped more than once, the target that gives its name is read here.
 token_readings as (
 
-    select distinct
+    select
         windows.window_id,
-        windows.start_us,
-        windows.end_us,
+        greatest(windows.start_us, max(token_choices.from_us)) as start_us,
+        least(windows.end_us, min(token_choices.to_us)) as end_us,
         cast(null as {{ dbt.type_string() }}) as meter_scope,
         cast(null as {{ dbt.type_string() }}) as meter,
         'tokens' as purpose,
@@ -118,6 +119,8 @@ token_readings as (
         -- A prompt counts at the engine that computed it, output where it was decoded.
         and coalesce(engine_roles.role, 'unified') <> case series.token_class when 'input' then 'decode' else 'prefill' end
         and (windows.engine is not null or coalesce(series.model, engine_days.model) = windows.model)
+    group by windows.window_id, windows.start_us, windows.end_us, series.reading_id, series.token_class
+    having greatest(windows.start_us, max(token_choices.from_us)) < least(windows.end_us, min(token_choices.to_us))
 
 ),
 

@@ -44,6 +44,18 @@ token_choices as (
 
 ),
 
+run_dates as (
+
+    select * from {{ ref('stg_run_dates') }}
+
+),
+
+changing_engines as (
+
+    select distinct date, engine from token_choices where from_us is not null or to_us is not null
+
+),
+
 copies as (
 
     select * from {{ ref('int_scrape_copies') }}
@@ -206,17 +218,24 @@ class_outcomes as (
             when token_choices.source = book_series.source and token_choices.metric = book_series.metric then 1
             when token_choices.metric = book_series.metric then 3
             when token_choices.metric is not null then 4
+            when changing_engines.engine is not null and book_series.quantity = 'tokens' then 8
             when book_series.level <> 'engine' then 6
             else 7
-        end as place
+        end as place,
+        case when token_choices.source = book_series.source and token_choices.metric = book_series.metric
+            then coalesce(token_choices.to_us, run_dates.end_us) - coalesce(token_choices.from_us, run_dates.start_us)
+        end as chosen_us
     from measured
     inner join book_series on measured.series_id = book_series.series_id and book_series.stream = 'tokens'
+    inner join run_dates on measured.date = run_dates.date
     left join copies on measured.date = copies.date and measured.series_id = copies.series_id
     left join token_choices
         on measured.date = token_choices.date
         and coalesce(copies.engine, book_series.engine) = token_choices.engine
         and book_series.token_class = token_choices.token_class
         and book_series.quantity = 'tokens'
+    left join changing_engines
+        on measured.date = changing_engines.date and coalesce(copies.engine, book_series.engine) = changing_engines.engine
     left join handed_over
         on measured.date = handed_over.date
         and coalesce(copies.engine, book_series.engine) = handed_over.engine
@@ -242,7 +261,9 @@ token_outcomes as (
             when 5 then 'counted_at_the_other_role'
             when 6 then 'nearer_source_speaks'
             when 7 then 'not_read'
-        end as reason
+            when 8 then 'covers_a_part_of_the_date'
+        end as reason,
+        max(chosen_us) / 1e6 as chosen_seconds
     from class_outcomes
     group by date, series_id
 
@@ -336,7 +357,10 @@ assessed as (
             token_outcomes.booked_for,
             token_outcomes.outcome,
             token_outcomes.reason,
-            case when token_outcomes.outcome = 'booked' then measured.covered_seconds else 0 end as booked_seconds,
+            case
+                when token_outcomes.outcome = 'booked' then least(measured.covered_seconds, token_outcomes.chosen_seconds)
+                else 0
+            end as booked_seconds,
             false as is_host
         from token_outcomes
         inner join measured on token_outcomes.date = measured.date and token_outcomes.series_id = measured.series_id
@@ -403,7 +427,7 @@ final as (
         case
             when assessed.own_tokens is null
                 or assessed.outcome in ('refused', 'coarser_scope')
-                or assessed.reason = 'counted_at_the_other_role'
+                or assessed.reason in ('counted_at_the_other_role', 'covers_a_part_of_the_date')
                 then null
             when assessed.own_tokens > 1.05 * coalesce(cast(assessed.engine_tokens as double), 0)
                 then {{ exact_large('assessed.own_tokens - coalesce(cast(assessed.engine_tokens as double), 0)') }}

@@ -19,12 +19,12 @@ metered as (
         date,
         engine,
         token_class,
-        source,
-        metric,
+        {{ joined_in_order('source') }} as source,
+        {{ joined_in_order('metric') }} as metric,
         {{ exact_sum('metered_tokens') }} as metered_tokens
     from {{ ref('int_metered_token_days') }}
     where preference = 1
-    group by date, engine, token_class, source, metric
+    group by date, engine, token_class
 
 ),
 

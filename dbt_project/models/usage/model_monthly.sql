@@ -15,7 +15,7 @@ summed as (
         {{ model_keys() | join(', ') }},
         count(distinct date) as booked_days,
         max(case when is_opening_balance then 1 else 0 end) = 1 as is_opening_balance,
-        {{ summed_facts() }},
+        {{ summed_facts(of_dates=true) }},
         {{ summed_doubts() }}
     from hours
     group by billing_month, {{ model_keys() | join(', ') }}

@@ -1,6 +1,6 @@
 -- What raw has of each token counter and each reported process start on each date, by the second parsing of labels:
--- none of the book's steps. A date whose chunk facts do not add up by themselves is troubled. One row per series and
--- date with samples.
+-- none of the book's steps but which source counts when (int_token_choices). A date whose chunk facts do not add up by
+-- themselves, or of which a part counts, is troubled. One row per series and date with samples.
 with series as (
 
     select * from {{ ref('int_label_identities') }} where stream = 'tokens' and is_counted
@@ -10,6 +10,18 @@ with series as (
 sources as (
 
     select * from {{ source('fleet', 'sources') }}
+
+),
+
+copies as (
+
+    select * from {{ ref('int_scrape_copies') }}
+
+),
+
+choices as (
+
+    select * from {{ ref('int_token_choices') }} where from_us is not null or to_us is not null
 
 ),
 
@@ -71,6 +83,20 @@ timed_days as (
 
 ),
 
+handover_days as (
+
+    select distinct
+        series.series_id,
+        choices.date
+    from series
+    left join copies on series.series_id = copies.series_id
+    inner join choices
+        on {{ equal_keys('series', 'choices', ['token_class', 'source', 'metric']) }}
+        and choices.engine in (series.engine, copies.engine)
+    where series.quantity = 'tokens'
+
+),
+
 neighboured as (
 
     select
@@ -87,15 +113,22 @@ neighboured as (
 final as (
 
     select
-        *,
+        neighboured.*,
         -- On a date of the run, or next to one.
         coalesce(
-            quantity = 'tokens'
-            and (troubles > 0 or has_leapt or first_value < previous_value or next_value < last_value)
-            and ({{ in_run('date') }} or {{ in_run('previous_date') }} or {{ in_run('next_date') }}),
+            neighboured.quantity = 'tokens'
+            and (
+                neighboured.troubles > 0
+                or neighboured.has_leapt
+                or neighboured.first_value < neighboured.previous_value
+                or neighboured.next_value < neighboured.last_value
+                or handover_days.series_id is not null
+            )
+            and ({{ in_run('neighboured.date') }} or {{ in_run('neighboured.previous_date') }} or {{ in_run('neighboured.next_date') }}),
             false
         ) as is_troubled
     from neighboured
+    left join handover_days on neighboured.series_id = handover_days.series_id and neighboured.date = handover_days.date
 
 )
 

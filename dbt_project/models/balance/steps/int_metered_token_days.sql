@@ -1,7 +1,7 @@
 -- What each engine moved on each date according to raw, per token class: the other side of the token book's balance.
--- Reads raw and the catalogues, none of the book's steps (int_metered_token_parts counts). One row per date, engine,
--- model, token class and metric that a source counts; `preference` 1 ought to be booked, the others check it, and those
--- farther from the engines have none.
+-- Reads raw and the catalogues, none of the book's steps (int_metered_token_parts counts) but which source counts when
+-- (int_token_choices). One row per date, engine, model, token class and metric that a source
+-- counts; `preference` 1 ought to be booked, the others check it, and those farther from the engines have none.
 with series as (
 
     select * from {{ ref('int_label_identities') }} where stream = 'tokens' and is_counted
@@ -23,6 +23,32 @@ dates as (
 parts as (
 
     select * from {{ ref('int_metered_token_parts') }}
+
+),
+
+choices as (
+
+    select * from {{ ref('int_token_choices') }}
+
+),
+
+changing_engines as (
+
+    select distinct date, engine from choices where from_us is not null or to_us is not null
+
+),
+
+chosen as (
+
+    select
+        date,
+        engine,
+        token_class,
+        source,
+        metric,
+        max(case when to_us is null then 1 else 0 end) = 1 as is_last
+    from choices
+    group by date, engine, token_class, source, metric
 
 ),
 
@@ -54,8 +80,7 @@ days as (
 
 ),
 
--- Which source and metric ought to be booked: the lowest rank among those that cover at least half of what the best one
--- covers.
+-- The order of sources and metrics: the lowest rank among those that cover at least half of what the best one covers.
 known_spans as (
 
     select
@@ -119,6 +144,8 @@ metric_times as (
         known_times.metric,
         known_times.rank,
         max(case when nearer.engine is not null then 1 else 0 end) = 1 as is_farther,
+        min(known_times.known_from_us) as known_from_us,
+        max(known_times.known_to_us) as known_to_us,
         max(known_times.known_to_us) - min(known_times.known_from_us) as known_us
     from known_times
     left join nearer on known_times.date = nearer.date and known_times.engine = nearer.engine
@@ -126,15 +153,57 @@ metric_times as (
 
 ),
 
+ranked as (
+
+    select
+        *,
+        row_number() over (
+            partition by date, engine, token_class
+            order by case when known_us >= 0.5 * most_known_us then 0 else 1 end, rank, known_us desc, source, metric
+        ) as place
+    from (
+        select
+            *,
+            max(known_us) over class_window as most_known_us,
+            max(known_to_us) over class_window - min(known_from_us) over class_window as class_known_us
+        from metric_times
+        window class_window as (partition by date, engine, token_class)
+    ) as compared
+
+),
+
+-- Where sources take turns, all that do are booked, and only one that knows all of the date checks their sum.
+roles as (
+
+    select
+        ranked.*,
+        coalesce(chosen.is_last, true) as is_last,
+        case
+            when chosen.engine is not null then 'booked'
+            when ranked.known_us < 0.95 * ranked.class_known_us and changing_engines.engine is not null then 'part'
+            when changing_engines.engine is not null or chosen_classes.engine is not null then 'check'
+            else 'alone'
+        end as role
+    from ranked
+    left join changing_engines on ranked.date = changing_engines.date and ranked.engine = changing_engines.engine
+    left join chosen on {{ equal_keys('ranked', 'chosen', ['date', 'engine', 'token_class', 'source', 'metric']) }}
+    left join (select distinct date, engine, token_class from chosen) as chosen_classes
+        on {{ equal_keys('ranked', 'chosen_classes', ['date', 'engine', 'token_class']) }}
+
+),
+
 preferred as (
 
     select
         *,
-        case when not is_farther then row_number() over (
-            partition by date, engine, token_class
-            order by case when known_us >= 0.5 * most_known_us then 0 else 1 end, rank, known_us desc, source, metric
-        ) end as preference
-    from (select *, max(known_us) over (partition by date, engine, token_class) as most_known_us from metric_times) as compared
+        case
+            when is_farther then null
+            when role = 'alone' then place
+            when role = 'booked' then 1
+            when role = 'check' then 1 + row_number() over (partition by date, engine, token_class, role order by place)
+            else 2 + place
+        end as preference
+    from roles
 
 ),
 
@@ -165,6 +234,8 @@ named_parts as (
         series.token_class,
         series.source,
         series.metric,
+        parts.from_us,
+        parts.to_us,
         parts.tokens
     from parts
     inner join series on parts.series_id = series.series_id
@@ -178,9 +249,31 @@ named_parts as (
         copy_readings.token_class,
         copy_readings.source,
         copy_readings.metric,
+        parts.from_us,
+        parts.to_us,
         parts.tokens
     from parts
     inner join copy_readings on parts.date = copy_readings.date and parts.reading_id = copy_readings.reading_id
+
+),
+
+-- Of a source that counts for a part of the date, what is in that part.
+counted_parts as (
+
+    select
+        named_parts.*,
+        case
+            when choices.from_us is null and choices.to_us is null then named_parts.tokens
+            when named_parts.to_us > named_parts.from_us
+                then named_parts.tokens * greatest(
+                    (least(named_parts.to_us, choices.to_us) - greatest(named_parts.from_us, choices.from_us))
+                    / cast(named_parts.to_us - named_parts.from_us as double),
+                    0
+                )
+            else 0
+        end as counted_tokens
+    from named_parts
+    left join choices on {{ equal_keys('named_parts', 'choices', ['date', 'engine', 'token_class', 'source', 'metric']) }}
 
 ),
 
@@ -194,8 +287,8 @@ metered as (
         token_class,
         source,
         metric,
-        sum({{ exact('tokens') }}) as metered_tokens
-    from named_parts
+        sum({{ exact('counted_tokens') }}) as metered_tokens
+    from counted_parts
     group by all
 
 ),
@@ -212,7 +305,8 @@ final as (
         known_times.source,
         known_times.metric,
         preferred.preference,
-        metered.metered_tokens - coalesce(handed_over.handed_tokens, 0) as metered_tokens
+        metered.metered_tokens
+        - case when preferred.is_last then coalesce(handed_over.handed_tokens, 0) else 0 end as metered_tokens
     from known_times
     inner join preferred on {{ equal_keys('known_times', 'preferred', ['date', 'engine', 'token_class', 'source', 'metric']) }}
     left join metered

@@ -193,6 +193,8 @@ shared_steps as (
     select
         dates.date,
         steps.series_id,
+        greatest(steps.from_us, dates.start_us) as from_us,
+        least(steps.to_us, dates.end_us) as to_us,
         steps.tokens * (
             (least(steps.to_us, dates.end_us) - greatest(steps.from_us, dates.start_us)) / cast(steps.to_us - steps.from_us as double)
         ) as tokens
@@ -206,6 +208,7 @@ troubled_steps as (
     select
         *,
         lag(value) over (partition by series_id, date order by observed_us) as before_value,
+        lag(observed_us) over (partition by series_id, date order by observed_us) as before_us,
         observed_us - lag(observed_us) over (partition by series_id, date order by observed_us) as step_us
     from sound_samples
 
@@ -213,16 +216,28 @@ troubled_steps as (
 
 parts as (
 
-    select date, series_id, last_value - first_value as tokens from token_days where not is_troubled and {{ in_run('date') }}
+    select
+        date,
+        series_id,
+        first_us as from_us,
+        last_us as to_us,
+        last_value - first_value as tokens
+    from token_days
+    where not is_troubled and {{ in_run('date') }}
     union all
-    select date, series_id, case when value >= before_value then value - before_value else value end as tokens
+    select
+        date,
+        series_id,
+        before_us as from_us,
+        observed_us as to_us,
+        case when value >= before_value then value - before_value else value end as tokens
     from troubled_steps
     where before_value is not null
         and {{ in_run('date') }}
         and case when value >= before_value then value - before_value else value end * 1e6
             <= {{ var('most_tokens_per_second') }} * cast(step_us as double)
     union all
-    select date, series_id, tokens from shared_steps
+    select date, series_id, from_us, to_us, tokens from shared_steps
 
 ),
 
@@ -342,6 +357,8 @@ copy_parts as (
     select
         copy_steps.date,
         copy_steps.reading_id,
+        greatest(copy_steps.from_us, dates.start_us) as from_us,
+        least(copy_steps.to_us, dates.end_us) as to_us,
         copy_steps.tokens * (
             (least(copy_steps.to_us, dates.end_us) - greatest(copy_steps.from_us, dates.start_us))
             / cast(copy_steps.to_us - copy_steps.from_us as double)
@@ -354,9 +371,9 @@ copy_parts as (
 
 final as (
 
-    select date, series_id, cast(null as bigint) as reading_id, tokens from own_parts
+    select date, series_id, cast(null as bigint) as reading_id, from_us, to_us, tokens from own_parts
     union all
-    select date, cast(null as bigint) as series_id, reading_id, tokens from copy_parts
+    select date, cast(null as bigint) as series_id, reading_id, from_us, to_us, tokens from copy_parts
 
 )
 

@@ -39,10 +39,12 @@ runners_up as (
         runners_up.source,
         runners_up.metric,
         runners_up.metered_tokens as cross_check_tokens,
-        booked.metered_tokens as checked_tokens
+        {{ exact_sum('booked.metered_tokens') }} as checked_tokens
     from engine_days as runners_up
     inner join engine_days as booked on {{ equal_keys('runners_up', 'booked', ['date', 'engine', 'token_class']) }}
     where runners_up.preference = 2 and booked.preference = 1
+    group by
+        runners_up.date, runners_up.engine, runners_up.token_class, runners_up.source, runners_up.metric, runners_up.metered_tokens
 
 ),
 

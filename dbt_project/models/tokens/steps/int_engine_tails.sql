@@ -49,7 +49,9 @@ counter_days as (
         series_days.last_us,
         series_days.last_value,
         series_days.falls,
-        series_days.sampling_interval_seconds
+        series_days.sampling_interval_seconds,
+        choices.from_us as counts_from_us,
+        choices.to_us as counts_to_us
     from series_days
     inner join series on series_days.series_id = series.series_id
     left join copies on series_days.date = copies.date and series_days.series_id = copies.series_id
@@ -78,6 +80,8 @@ reading_days as (
         max(last_us) as last_us,
         max_by(last_value, last_us) as last_value,
         min(sampling_interval_seconds) * 1e6 as sampling_us,
+        case when count(*) = count(counts_from_us) then min(counts_from_us) end as counts_from_us,
+        case when count(*) = count(counts_to_us) then max(counts_to_us) end as counts_to_us,
         max(case when falls > 0 then 1 else 0 end) = 1 or count(*) > 1 as is_troubled
     from counter_days
     group by reading_id, engine, token_class, source, date, is_in_run
@@ -256,6 +260,27 @@ ended_by_restart as (
 
 ),
 
+-- Another source counts on, of a process that started since.
+succeeded as (
+
+    select
+        days.reading_id,
+        days.engine,
+        days.token_class,
+        days.date,
+        least(min(process_starts.start_us) - days.last_us, max(days.sampling_us)) as unseen_us
+    from days
+    inner join reading_days as successors
+        on days.engine = successors.engine and days.token_class = successors.token_class and successors.first_us > days.last_us
+    inner join process_starts
+        on days.engine = process_starts.engine
+        and process_starts.start_us > days.last_us
+        and process_starts.start_us <= successors.first_us
+    where days.next_us is null and days.counts_to_us is not null
+    group by days.reading_id, days.engine, days.token_class, days.date, days.last_us
+
+),
+
 source_spans as (
 
     select
@@ -295,6 +320,18 @@ tails as (
         least(ended_by_restart.longest_us, days.sampling_us) as unseen_us
     from ended_by_restart
     inner join days on {{ equal_keys('ended_by_restart', 'days', ['reading_id', 'engine', 'token_class', 'date']) }}
+    where ended_by_restart.from_us >= coalesce(days.counts_from_us, ended_by_restart.from_us)
+        and ended_by_restart.from_us <= coalesce(days.counts_to_us, ended_by_restart.from_us)
+    union all
+    select
+        reading_id,
+        engine,
+        token_class,
+        date,
+        1 as restarts,
+        cast(null as double) as tokens_per_us,
+        unseen_us
+    from succeeded
     union all
     -- Its source was read on, and it was not there any more.
     select

@@ -66,7 +66,19 @@ token_series as (
 
 ),
 
-{{ engine_counter_ctes('token_series') }},
+-- A step at the edge of a stretch is shared as it is, not as its interval's.
+handover_days as (
+
+    select distinct
+        token_series.series_id,
+        {{ int_div(epoch_us('cast(choices.date as ' ~ timestamp_type() ~ ')'), day_us()) }} as day_number
+    from token_series
+    inner join choices on {{ equal_keys('token_series', 'choices', ['engine', 'source', 'metric']) }}
+    where choices.from_us is not null or choices.to_us is not null
+
+),
+
+{{ engine_counter_ctes('token_series', sampled_days='handover_days') }},
 
 final as (
 
