@@ -86,7 +86,7 @@ pods_without_engines as (
     left join engine_days
         on claims.date = engine_days.date
         and (
-            claims.engine = engine_days.engine
+            claims.engine in (engine_days.engine, engine_days.label_engine)
             or (
                 claims.engine is null
                 and claims.namespace is not distinct from engine_days.namespace
@@ -152,6 +152,7 @@ known_engines_of_dates as (
     select
         date,
         engine,
+        label_engine,
         model,
         namespace,
         pod,
@@ -165,6 +166,7 @@ known_engines_of_dates as (
     select
         date,
         engine,
+        engine as label_engine,
         model,
         claimed_namespace as namespace,
         claimed_pod as pod,
@@ -190,6 +192,7 @@ matched as (
     select
         claims.*,
         engine_days.engine as matched_engine,
+        engine_days.label_engine as matched_label_engine,
         engine_days.model as matched_model,
         engine_days.namespace as matched_namespace,
         engine_days.deployment as matched_deployment,
@@ -208,7 +211,8 @@ matched as (
     left join known_engines_of_dates as engine_days
         on claims.date = engine_days.date
         and (
-            (claims.claim_basis = 'pod_labels' and claims.engine = engine_days.engine)
+            -- The name alone is that of all engines that have it.
+            (claims.claim_basis = 'pod_labels' and claims.engine in (engine_days.engine, engine_days.label_engine))
             or (
                 claims.claim_basis = 'pod_labels'
                 and claims.engine is null
@@ -225,7 +229,7 @@ matched as (
             or (
                 claims.claim_basis = 'fleet_file'
                 and (
-                    claims.engine = engine_days.engine
+                    claims.engine in (engine_days.engine, engine_days.label_engine)
                     or (claims.engine is null and claims.model = engine_days.model)
                 )
             )
@@ -308,13 +312,13 @@ named as (
         work,
         matched.is_unmetered
     from matched
-    left join known_engines on coalesce(matched.matched_engine, matched.engine) = known_engines.engine
+    left join known_engines on coalesce(matched.matched_label_engine, matched.engine) = known_engines.engine
     left join meter_ends on matched.meter_scope = meter_ends.meter_scope and matched.meter = meter_ends.meter
     left join cut_off_meters
         on matched.date = cut_off_meters.date
         and matched.meter_scope = cut_off_meters.meter_scope
         and matched.meter = cut_off_meters.meter
-    left join engine_ends on matched.matched_engine = engine_ends.engine
+    left join engine_ends on matched.matched_label_engine = engine_ends.engine
 
 ),
 
