@@ -85,13 +85,20 @@ device_type_aliases as (
 
 ),
 
+repeated_boards as (
+
+    select * from {{ ref('stg_repeated_boards') }}
+
+),
+
 labels as (
 
     {{ label_rows(ref('stg_raw_series')) }}
 
 ),
 
--- An index under a label that should hold a UUID is an index: unique on its host alone.
+-- An index under a label that should hold a UUID is an index: unique on its host alone. The UUID of an instance that
+-- repeats its board's power is the instance's number.
 named_labels as (
 
     select
@@ -103,6 +110,7 @@ named_labels as (
         label_catalog.rank,
         labels.label,
         case
+            when repeated_boards.uuid is not null then repeated_boards.board_uuid
             when label_catalog.attribute = 'device_uuid' then {{ whole_uuid('series.source_kind', 'labels.value') }}
             else labels.value
         end as value
@@ -110,7 +118,17 @@ named_labels as (
     inner join series on labels.series_id = series.series_id
     inner join label_catalog
         on series.source_kind = label_catalog.source_kind and labels.label = label_catalog.label
+    left join repeated_boards on label_catalog.attribute = 'device_uuid' and labels.value = repeated_boards.uuid
     where labels.value <> '' and not (label_catalog.attribute = 'device_uuid' and {{ is_no_identity('labels.value') }})
+    union all
+    select
+        labels.series_id,
+        'mig_instance' as attribute,
+        90 as rank,
+        labels.label,
+        labels.value
+    from labels
+    inner join repeated_boards on labels.value = repeated_boards.uuid
 
 ),
 

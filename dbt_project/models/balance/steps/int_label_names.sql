@@ -23,6 +23,12 @@ label_catalog as (
 
 ),
 
+repeated_boards as (
+
+    select * from {{ ref('stg_repeated_boards') }}
+
+),
+
 node_aliases as (
 
     select * from {{ source('fleet', 'node_aliases') }}
@@ -66,12 +72,16 @@ label_values as (
 attribute_values as (
 
     select
-        series_id,
-        attribute,
-        min_by(name, lpad(cast(rank as {{ dbt.type_string() }}), 6, '0') || label) as name
+        label_values.series_id,
+        label_values.attribute,
+        min_by(
+            case when repeated_boards.uuid is null then label_values.name else repeated_boards.board_uuid end,
+            lpad(cast(label_values.rank as {{ dbt.type_string() }}), 6, '0') || label_values.label
+        ) as name
     from label_values
-    where name <> '' and not (attribute = 'device_uuid' and {{ is_no_identity('name') }})
-    group by series_id, attribute
+    left join repeated_boards on label_values.attribute = 'device_uuid' and label_values.name = repeated_boards.uuid
+    where label_values.name <> '' and not (label_values.attribute = 'device_uuid' and {{ is_no_identity('label_values.name') }})
+    group by label_values.series_id, label_values.attribute
 
 ),
 
