@@ -85,6 +85,12 @@ device_type_aliases as (
 
 ),
 
+host_names as (
+
+    select * from {{ ref('stg_host_names') }}
+
+),
+
 repeated_boards as (
 
     select * from {{ ref('stg_repeated_boards') }}
@@ -243,13 +249,15 @@ identified as (
 
     select
         located.*,
-        coalesce(node_aliases.node, located.named_node) as own_node,
+        coalesce(node_aliases.node, host_names.node, located.named_node) as own_node,
         coalesce(
-            located.device_uuid, coalesce(node_aliases.node, located.named_node, series.source) || '/' || located.device_index
+            located.device_uuid,
+            coalesce(node_aliases.node, host_names.node, located.named_node, series.source) || '/' || located.device_index
         ) as device
     from located
     inner join series on located.series_id = series.series_id
     left join node_aliases on located.named_node = node_aliases.alias
+    left join host_names on series.source = host_names.source and located.named_node = host_names.name
 
 ),
 

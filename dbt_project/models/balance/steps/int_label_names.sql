@@ -23,6 +23,12 @@ label_catalog as (
 
 ),
 
+host_names as (
+
+    select * from {{ ref('stg_host_names') }}
+
+),
+
 repeated_boards as (
 
     select * from {{ ref('stg_repeated_boards') }}
@@ -39,6 +45,7 @@ known_series as (
 
     select distinct
         series.series_id,
+        series.source,
         series.source_kind,
         series.labels
     from metric_catalog
@@ -126,16 +133,19 @@ final as (
 
     select
         names.*,
-        coalesce(node_aliases.node, hosts.host) as own_node
+        coalesce(node_aliases.node, host_names.node, hosts.host) as own_node
     from names
     inner join (
         select
-            series_id,
+            names.series_id,
+            known_series.source,
             split_part(coalesce(node, case when workload_pod is null and pod is null then instance end), ':', 1) as host
         from names
+        inner join (select distinct series_id, source from known_series) as known_series on names.series_id = known_series.series_id
     ) as hosts
         on names.series_id = hosts.series_id
     left join node_aliases on hosts.host = node_aliases.alias
+    left join host_names on hosts.source = host_names.source and hosts.host = host_names.name
 
 )
 
