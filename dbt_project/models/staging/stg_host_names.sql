@@ -1,7 +1,7 @@
--- Names that exporters of a source have for a node beside its own: the address that is scraped, where another series of
--- power with that address names the node; and the pod or container in which an exporter runs and whose name it takes for
--- its host's, where the label `node` or the address has the node. One row per source and such name. A name that two
--- nodes would have is left out.
+-- Names that exporters of a site have for a node beside its own: the address that is scraped, where kube-state-metrics
+-- or another series of power with that address names the node; and the pod or container in which an exporter runs and
+-- whose name it takes for its host's, where the label `node` or the address has the node. One row per site and such
+-- name. A name that two nodes would have is left out.
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 {% set address %}'^[0-9]{1,3}([.][0-9]{1,3}){3}$'{% endset %}
 {# A pod of a DaemonSet, and a container's number. #}
@@ -10,6 +10,12 @@
 with raw_series as (
 
     select * from {{ source('raw', 'series') }}
+
+),
+
+sources as (
+
+    select source, coalesce(site, '') as site from {{ source('fleet', 'sources') }}
 
 ),
 
@@ -36,7 +42,7 @@ node_labels as (
 
     select
         raw_series.series_id,
-        raw_series.source,
+        sources.site,
         raw_series.metric,
         raw_series.first_seen_at,
         raw_series.last_seen_at,
@@ -48,13 +54,14 @@ node_labels as (
     from raw_series
     inner join metric_catalog on raw_series.source_kind = metric_catalog.source_kind and raw_series.metric = metric_catalog.metric
     inner join label_catalog on raw_series.source_kind = label_catalog.source_kind
+    inner join sources on raw_series.source = sources.source
 
 ),
 
 sights as (
 
     select
-        source,
+        site,
         metric,
         first_seen_at,
         last_seen_at,
@@ -72,12 +79,26 @@ sights as (
 addresses as (
 
     select
-        source,
+        site,
         host as name,
         coalesce(min(case when is_exporters then node else name end), min(name)) as node
-    from sights
+    from (
+        select site, host, node, name, is_exporters from sights
+        union all
+        select
+            sources.site,
+            {{ label_value('raw_series.labels', "'internal_ip'") }} as host,
+            cast(null as {{ dbt.type_string() }}) as node,
+            coalesce(
+                {{ label_value('raw_series.labels', "'exported_node'") }}, {{ label_value('raw_series.labels', "'node'") }}
+            ) as name,
+            false as is_exporters
+        from raw_series
+        inner join sources on raw_series.source = sources.source
+        where raw_series.metric = 'kube_node_info'
+    ) as named
     where regexp_extract(host, {{ address }}, 0) <> ''
-    group by source, host
+    group by site, host
     having coalesce(
         min(case when is_exporters then node else name end) = max(case when is_exporters then node else name end),
         min(name) = max(name)
@@ -88,7 +109,7 @@ addresses as (
 spans as (
 
     select
-        source,
+        site,
         metric,
         node,
         name,
@@ -96,19 +117,19 @@ spans as (
         max(last_seen_at) as last_at
     from sights
     where is_exporters and node <> name
-    group by source, metric, node, name
+    group by site, metric, node, name
 
 ),
 
 -- A node has one such pod at a time; a label that several names have at once is no node's.
 crowded as (
 
-    select distinct source, node
+    select distinct site, node
     from (
         select
             *,
             max(last_at) over (
-                partition by source, metric, node order by first_at, name rows between unbounded preceding and 1 preceding
+                partition by site, metric, node order by first_at, name rows between unbounded preceding and 1 preceding
             ) as earlier_last_at
         from spans
     ) as ordered
@@ -118,15 +139,15 @@ crowded as (
 
 names as (
 
-    select source, name, node from addresses
+    select site, name, node from addresses
     union all
     select distinct
-        sights.source,
+        sights.site,
         sights.name,
         coalesce(case when sights.node <> sights.name then sights.node end, addresses.node) as node
     from sights
-    left join crowded on sights.source = crowded.source and sights.node = crowded.node
-    left join addresses on sights.source = addresses.source and sights.host = addresses.name
+    left join crowded on sights.site = crowded.site and sights.node = crowded.node
+    left join addresses on sights.site = addresses.site and sights.host = addresses.name
     where sights.is_exporters and crowded.node is null
 
 ),
@@ -134,13 +155,13 @@ names as (
 final as (
 
     select
-        names.source,
+        names.site,
         names.name,
         min(coalesce(node_aliases.node, names.node)) as node
     from names
     left join node_aliases on names.node = node_aliases.alias
     where names.name <> names.node
-    group by names.source, names.name
+    group by names.site, names.name
     having min(coalesce(node_aliases.node, names.node)) = max(coalesce(node_aliases.node, names.node))
 
 )

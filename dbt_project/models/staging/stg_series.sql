@@ -257,7 +257,8 @@ identified as (
     from located
     inner join series on located.series_id = series.series_id
     left join node_aliases on located.named_node = node_aliases.alias
-    left join host_names on series.source = host_names.source and located.named_node = host_names.name
+    left join sources on series.source = sources.source
+    left join host_names on coalesce(sources.site, '') = host_names.site and located.named_node = host_names.name
 
 ),
 

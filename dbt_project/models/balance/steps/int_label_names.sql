@@ -23,6 +23,12 @@ label_catalog as (
 
 ),
 
+sources as (
+
+    select * from {{ source('fleet', 'sources') }}
+
+),
+
 host_names as (
 
     select * from {{ ref('stg_host_names') }}
@@ -145,7 +151,8 @@ final as (
     ) as hosts
         on names.series_id = hosts.series_id
     left join node_aliases on hosts.host = node_aliases.alias
-    left join host_names on hosts.source = host_names.source and hosts.host = host_names.name
+    left join sources on hosts.source = sources.source
+    left join host_names on coalesce(sources.site, '') = host_names.site and hosts.host = host_names.name
 
 )
 
