@@ -95,6 +95,13 @@ def test_packages_of_a_node_with_boards_are_not_booked_beside_them(book: Seen, a
     assert book.query(f"select * from marts.energy_ledger where meter like '%{address}%' or meter_scope = 'node'") == []
 
 
+def test_packages_of_a_cpu_are_no_accelerator_with_a_host_on_top(book: Seen) -> None:
+    assert book.query(
+        f"select node, host_basis, round(sum(energy_joules)::double / {DAY_SECONDS}), sum(host_overhead_joules)::double"
+        " from marts.energy_ledger where meter_scope = 'module' group by all"
+    ) == [("10.9.0.4", "module_meter", 100, 0)]
+
+
 def test_the_balance_holds(book: Seen) -> None:
     assert book.query("select * from marts.reconciliation_daily where difference_joules <> 0") == []
     assert book.broken() == {}
