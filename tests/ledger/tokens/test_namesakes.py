@@ -7,10 +7,27 @@ second. What looks alike and is one engine keeps its name.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
-from tests.planted import DAY_SECONDS, ENERGY, HOURS, OUTPUT, START_TIME, Samples, Series, board, moment, rising, steady
+from tests.books import LEDGER
+from tests.planted import (
+    DAY,
+    DAY_SECONDS,
+    ENERGY,
+    HOURS,
+    OUTPUT,
+    START_TIME,
+    Samples,
+    Series,
+    board,
+    moment,
+    plant,
+    rising,
+    steady,
+)
 from tests.shapes import Seen, Shape, shape
 
 NOON = 12 * HOURS
@@ -219,3 +236,32 @@ def test_the_balance_of_tokens_and_energy_holds(book: Seen) -> None:
     assert book.query("select * from marts.token_reconciliation_daily where difference_tokens <> 0") == []
     assert book.query("select * from marts.reconciliation_daily where difference_joules <> 0") == []
     assert book.broken() == {}
+
+
+@pytest.mark.rest
+def test_any_order_of_booking_gives_the_same_book(tmp_path: Path) -> None:
+    """The second region is there from noon of the second day on: until then the first one has the name for itself."""
+    end, noon = 3 * DAY_SECONDS, DAY_SECONDS + NOON
+    us, eu = (named("o-0", instance="10.3.0.1:8000", job="vllm", region=region) for region in ("us", "eu"))
+    series = [
+        *process("o-a", rising(10, 0, end), **us),
+        *process("o-b", rising(20, noon, end, start=0), boot=moment(noon), **eu),
+        (ENERGY, board("GPU-o-us", "n-o-us", job="dcgm", **named("o-0", region="us")), rising(100_000, 0, end)),
+        (ENERGY, board("GPU-o-eu", "n-o-eu", job="dcgm", **named("o-0", region="eu")), rising(300_000, 0, end)),
+    ]
+    at_once = plant(tmp_path / "at_once", series, days=3, marts=LEDGER)
+    at_once.run()
+    by_day = plant(tmp_path / "by_day", series, days=3, marts=LEDGER)
+    for number in (2, 0, 1):
+        by_day.run(DAY + timedelta(days=number), DAY + timedelta(days=number + 1))
+    assert by_day.hashes() == at_once.hashes()
+    assert at_once.query(
+        "select date::varchar, engine, round(sum(tokens)::double) from marts.token_ledger group by all order by 1, 2"
+    ) == [
+        ("2026-10-15", "twins/o-0", 10 * DAY_SECONDS),
+        ("2026-10-16", "twins/o-0@eu", 20 * NOON),
+        ("2026-10-16", "twins/o-0@us", 10 * DAY_SECONDS),
+        ("2026-10-17", "twins/o-0@eu", 20 * DAY_SECONDS),
+        ("2026-10-17", "twins/o-0@us", 10 * DAY_SECONDS),
+    ]
+    assert at_once.query("select * from marts.token_reconciliation_daily where difference_tokens <> 0") == []
