@@ -71,7 +71,9 @@ OWN = {
     "int_stated_claims": "view",
     "int_tenant_readings": "view",
     "int_token_readings": "view",
+    "stg_host_names": "view",
     "stg_raw_series": "view",
+    "stg_repeated_boards": "view",
     "stg_series_chunks": "view",
     "stg_token_samples": "view",
 }

@@ -85,13 +85,26 @@ device_type_aliases as (
 
 ),
 
+host_names as (
+
+    select * from {{ ref('stg_host_names') }}
+
+),
+
+repeated_boards as (
+
+    select * from {{ ref('stg_repeated_boards') }}
+
+),
+
 labels as (
 
     {{ label_rows(ref('stg_raw_series')) }}
 
 ),
 
--- An index under a label that should hold a UUID is an index: unique on its host alone.
+-- An index under a label that should hold a UUID is an index: unique on its host alone. The UUID of an instance that
+-- repeats its board's power is the instance's number.
 named_labels as (
 
     select
@@ -103,6 +116,7 @@ named_labels as (
         label_catalog.rank,
         labels.label,
         case
+            when repeated_boards.uuid is not null then repeated_boards.board_uuid
             when label_catalog.attribute = 'device_uuid' then {{ whole_uuid('series.source_kind', 'labels.value') }}
             else labels.value
         end as value
@@ -110,7 +124,17 @@ named_labels as (
     inner join series on labels.series_id = series.series_id
     inner join label_catalog
         on series.source_kind = label_catalog.source_kind and labels.label = label_catalog.label
+    left join repeated_boards on label_catalog.attribute = 'device_uuid' and labels.value = repeated_boards.uuid
     where labels.value <> '' and not (label_catalog.attribute = 'device_uuid' and {{ is_no_identity('labels.value') }})
+    union all
+    select
+        labels.series_id,
+        'mig_instance' as attribute,
+        90 as rank,
+        labels.label,
+        labels.value
+    from labels
+    inner join repeated_boards on labels.value = repeated_boards.uuid
 
 ),
 
@@ -225,13 +249,16 @@ identified as (
 
     select
         located.*,
-        coalesce(node_aliases.node, located.named_node) as own_node,
+        coalesce(node_aliases.node, host_names.node, located.named_node) as own_node,
         coalesce(
-            located.device_uuid, coalesce(node_aliases.node, located.named_node, series.source) || '/' || located.device_index
+            located.device_uuid,
+            coalesce(node_aliases.node, host_names.node, located.named_node, series.source) || '/' || located.device_index
         ) as device
     from located
     inner join series on located.series_id = series.series_id
     left join node_aliases on located.named_node = node_aliases.alias
+    left join sources on series.source = sources.source
+    left join host_names on coalesce(sources.site, '') = host_names.site and located.named_node = host_names.name
 
 ),
 

@@ -228,7 +228,7 @@ def test_what_looks_alike_stays_apart(book: Seen) -> None:
     assert tokens(book, "dp", 10) == [("llm/dp-0", 4 * HOURS)]
     assert tokens(book, "port", 10) == [("host-1:8000", 2 * HOURS), ("host-1:8001", 3 * HOURS)]
     assert tokens(book, "still", 10) == [("host-1:8002", 0), ("host-1:8003", 0)]
-    assert tokens(book, "clusters", 10) == [("llm/clusters-0", 4 * HOURS)]
+    assert tokens(book, "clusters", 10) == [(f"llm/clusters-0@{cluster}", 2 * HOURS) for cluster in ("a", "b")]
     assert tokens(book, "again", 10) == tokens(book, "again", 14) == [("llm/again-0", 2 * HOURS)]
 
 

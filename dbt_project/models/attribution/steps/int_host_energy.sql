@@ -1,6 +1,6 @@
 -- Host joules per date, interval and booked meter: the node meter above its boards where there is one (never below 0),
 -- else the mean of what it measured on that date, else the node's stated watts, else an assumed ratio to board energy; 0
--- where the meter of the node, or of more, is booked itself. Boards of a node share it by the time they cover.
+-- where the meter of the node, or of more, is booked itself, and of CPU packages, which are a host's own. Boards of a node share it by the time they cover.
 with energy as (
 
     select * from {{ ref('int_energy_intervals') }}
@@ -135,7 +135,8 @@ hosts as (
             when is_measured then 'measured'
             when mean_hosts.mean_host_watts is not null then 'measured_mean'
             when host_watts is not null then 'stated_watts'
-            else 'assumed_ratio'
+            when assessed.meter_scope = 'board' then 'assumed_ratio'
+            else 'module_meter'
         end as host_basis,
         case when is_measured then greatest(node_watts - boards_watts, 0) else coalesce(mean_hosts.mean_host_watts, host_watts) end
         * node_covered_us / 1e6 as node_host_joules
@@ -155,6 +156,7 @@ final as (
         is_measured and node_watts < boards_watts as is_host_clamped,
         case
             when host_basis = 'assumed_ratio' then {{ exact('cast(energy_joules as double) * ' ~ host_energy_ratio()) }}
+            when host_basis = 'module_meter' then {{ exact('0') }}
             -- No board of the interval is known: neither is their host.
             when boards_covered_us = 0 then {{ exact('0') }}
             else {{ exact('node_host_joules * (covered_to_us / nullif(cast(boards_covered_us as double), 0))') }}
@@ -167,9 +169,9 @@ final as (
         meter_scope,
         meter,
         interval_number,
-        case when meter_scope in ('board', 'module') then 'assumed_ratio' else meter_scope || '_meter' end as host_basis,
+        case when meter_scope = 'board' then 'assumed_ratio' else meter_scope || '_meter' end as host_basis,
         false as is_host_clamped,
-        case when meter_scope in ('board', 'module') then {{ exact('cast(energy_joules as double) * ' ~ host_energy_ratio()) }}
+        case when meter_scope = 'board' then {{ exact('cast(energy_joules as double) * ' ~ host_energy_ratio()) }}
             else {{ exact('0') }}
         end as host_overhead_joules
     from known

@@ -23,6 +23,24 @@ label_catalog as (
 
 ),
 
+sources as (
+
+    select * from {{ source('fleet', 'sources') }}
+
+),
+
+host_names as (
+
+    select * from {{ ref('stg_host_names') }}
+
+),
+
+repeated_boards as (
+
+    select * from {{ ref('stg_repeated_boards') }}
+
+),
+
 node_aliases as (
 
     select * from {{ source('fleet', 'node_aliases') }}
@@ -33,6 +51,7 @@ known_series as (
 
     select distinct
         series.series_id,
+        series.source,
         series.source_kind,
         series.labels
     from metric_catalog
@@ -66,12 +85,16 @@ label_values as (
 attribute_values as (
 
     select
-        series_id,
-        attribute,
-        min_by(name, lpad(cast(rank as {{ dbt.type_string() }}), 6, '0') || label) as name
+        label_values.series_id,
+        label_values.attribute,
+        min_by(
+            case when repeated_boards.uuid is null then label_values.name else repeated_boards.board_uuid end,
+            lpad(cast(label_values.rank as {{ dbt.type_string() }}), 6, '0') || label_values.label
+        ) as name
     from label_values
-    where name <> '' and not (attribute = 'device_uuid' and {{ is_no_identity('name') }})
-    group by series_id, attribute
+    left join repeated_boards on label_values.attribute = 'device_uuid' and label_values.name = repeated_boards.uuid
+    where label_values.name <> '' and not (label_values.attribute = 'device_uuid' and {{ is_no_identity('label_values.name') }})
+    group by label_values.series_id, label_values.attribute
 
 ),
 
@@ -116,16 +139,20 @@ final as (
 
     select
         names.*,
-        coalesce(node_aliases.node, hosts.host) as own_node
+        coalesce(node_aliases.node, host_names.node, hosts.host) as own_node
     from names
     inner join (
         select
-            series_id,
+            names.series_id,
+            known_series.source,
             split_part(coalesce(node, case when workload_pod is null and pod is null then instance end), ':', 1) as host
         from names
+        inner join (select distinct series_id, source from known_series) as known_series on names.series_id = known_series.series_id
     ) as hosts
         on names.series_id = hosts.series_id
     left join node_aliases on hosts.host = node_aliases.alias
+    left join sources on hosts.source = sources.source
+    left join host_names on coalesce(sources.site, '') = host_names.site and hosts.host = host_names.name
 
 )
 

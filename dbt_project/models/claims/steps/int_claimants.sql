@@ -86,7 +86,7 @@ pods_without_engines as (
     left join engine_days
         on claims.date = engine_days.date
         and (
-            claims.engine = engine_days.engine
+            claims.engine in (engine_days.engine, engine_days.label_engine)
             or (
                 claims.engine is null
                 and claims.namespace is not distinct from engine_days.namespace
@@ -147,24 +147,89 @@ silent_engines as (
 
 ),
 
+-- Pods may share a board by turns while its exporter names one of them: the only board of its node, held by a pod that
+-- reports, beside a pod that reports from the node, from begin to end of the slice, and that no board's labels name.
+lone_boards as (
+
+    select
+        claims.date,
+        claims.node,
+        min(claims.meter) as meter
+    from claims
+    left join engine_days
+        on claims.date = engine_days.date
+        and claims.namespace is not distinct from engine_days.namespace
+        and claims.pod = engine_days.pod
+    where claims.meter_scope = 'board' and claims.node is not null
+    group by claims.date, claims.node
+    having min(claims.meter) = max(claims.meter)
+        and min(claims.claim_basis) = 'pod_labels'
+        and max(claims.claim_basis) = 'pod_labels'
+        and count(*) = count(engine_days.pod)
+        and min(engine_days.pod) = max(engine_days.pod)
+        and count(claims.engine) + count(claims.mig_instance) + count(claims.work) = 0
+
+),
+
+engine_spans as (
+
+    select
+        series_days.date,
+        series.engine,
+        min(series_days.first_us) as first_us,
+        max(series_days.last_us) as last_us
+    from series_days
+    inner join series on series_days.series_id = series.series_id
+    where series.stream = 'tokens' and series.level = 'engine'
+    group by series_days.date, series.engine
+
+),
+
+unnamed_engines as (
+
+    select
+        engine_days.date,
+        engine_days.engine,
+        lone_boards.meter,
+        engine_spans.first_us,
+        engine_spans.last_us
+    from engine_days
+    inner join lone_boards on engine_days.date = lone_boards.date and engine_days.node = lone_boards.node
+    inner join engine_spans on engine_days.date = engine_spans.date and engine_days.label_engine = engine_spans.engine
+    left join claims
+        on engine_days.date = claims.date
+        and (
+            claims.engine in (engine_days.engine, engine_days.label_engine)
+            or (claims.namespace is not distinct from engine_days.namespace and claims.pod = engine_days.pod)
+        )
+    where engine_days.pod is not null and claims.date is null
+
+),
+
 known_engines_of_dates as (
 
     select
-        date,
-        engine,
-        model,
-        namespace,
-        pod,
-        container,
-        node,
-        deployment,
-        team,
-        role
+        engine_days.date,
+        engine_days.engine,
+        engine_days.label_engine,
+        engine_days.model,
+        engine_days.namespace,
+        engine_days.pod,
+        engine_days.container,
+        engine_days.node,
+        engine_days.deployment,
+        engine_days.team,
+        engine_days.role,
+        unnamed_engines.meter as shared_meter,
+        unnamed_engines.first_us,
+        unnamed_engines.last_us
     from engine_days
+    left join unnamed_engines on engine_days.date = unnamed_engines.date and engine_days.engine = unnamed_engines.engine
     union all
     select
         date,
         engine,
+        engine as label_engine,
         model,
         claimed_namespace as namespace,
         claimed_pod as pod,
@@ -172,7 +237,10 @@ known_engines_of_dates as (
         cast(null as {{ dbt.type_string() }}) as node,
         deployment,
         team,
-        role
+        role,
+        cast(null as {{ dbt.type_string() }}) as shared_meter,
+        cast(null as bigint) as first_us,
+        cast(null as bigint) as last_us
     from silent_engines
 
 ),
@@ -190,12 +258,16 @@ matched as (
     select
         claims.*,
         engine_days.engine as matched_engine,
+        engine_days.label_engine as matched_label_engine,
         engine_days.model as matched_model,
         engine_days.namespace as matched_namespace,
         engine_days.deployment as matched_deployment,
         engine_days.team as matched_team,
         engine_days.role as matched_role,
-        coalesce(claims.claim_basis in ('none', 'lone_job') and engine_days.engine is not null, false) as is_by_node
+        case when engine_days.shared_meter = claims.meter then engine_days.pod else claims.pod end as matched_pod,
+        coalesce(
+            (claims.claim_basis in ('none', 'lone_job') or engine_days.shared_meter = claims.meter) and engine_days.engine is not null, false
+        ) as is_by_node
     from claims
     left join lone_models
         on claims.date = lone_models.date
@@ -208,7 +280,8 @@ matched as (
     left join known_engines_of_dates as engine_days
         on claims.date = engine_days.date
         and (
-            (claims.claim_basis = 'pod_labels' and claims.engine = engine_days.engine)
+            -- The name alone is that of all engines that have it.
+            (claims.claim_basis = 'pod_labels' and claims.engine in (engine_days.engine, engine_days.label_engine))
             or (
                 claims.claim_basis = 'pod_labels'
                 and claims.engine is null
@@ -225,11 +298,16 @@ matched as (
             or (
                 claims.claim_basis = 'fleet_file'
                 and (
-                    claims.engine = engine_days.engine
+                    claims.engine in (engine_days.engine, engine_days.label_engine)
                     or (claims.engine is null and claims.model = engine_days.model)
                 )
             )
             or (claims.claim_basis in ('none', 'lone_job') and lone_models.node = engine_days.node)
+            or (
+                claims.meter = engine_days.shared_meter
+                and engine_days.first_us - claims.slice_start_us <= claims.cap_us
+                and claims.slice_end_us - engine_days.last_us <= claims.cap_us
+            )
         )
 
 ),
@@ -293,7 +371,7 @@ named as (
         coalesce(matched.deployment, matched_deployment) as deployment,
         coalesce(team, matched_team) as named_team,
         coalesce(role, matched_role, 'unified') as role,
-        coalesce(namespace || '/', '') || coalesce(pod, container) as pod,
+        coalesce(case when is_by_node then matched_namespace end || '/', namespace || '/', '') || coalesce(matched_pod, container) as pod,
         held_by as held_by_labels,
         mig_instance,
         mig_slices,
@@ -308,13 +386,13 @@ named as (
         work,
         matched.is_unmetered
     from matched
-    left join known_engines on coalesce(matched.matched_engine, matched.engine) = known_engines.engine
+    left join known_engines on coalesce(matched.matched_label_engine, matched.engine) = known_engines.engine
     left join meter_ends on matched.meter_scope = meter_ends.meter_scope and matched.meter = meter_ends.meter
     left join cut_off_meters
         on matched.date = cut_off_meters.date
         and matched.meter_scope = cut_off_meters.meter_scope
         and matched.meter = cut_off_meters.meter
-    left join engine_ends on matched.matched_engine = engine_ends.engine
+    left join engine_ends on matched.matched_label_engine = engine_ends.engine
 
 ),
 

@@ -40,6 +40,12 @@ series as (
 
 ),
 
+namesake_boards as (
+
+    select * from {{ ref('int_namesake_boards') }}
+
+),
+
 engine_pods as (
 
     select * from {{ source('fleet', 'engine_pods') }}
@@ -179,6 +185,20 @@ engine_jobs as (
 
 ),
 
+-- Pods in which one of several engines of one name reports.
+namesake_pods as (
+
+    select
+        date,
+        namespace,
+        pod,
+        min(label_engine) as label_engine
+    from engine_days
+    where told_by is not null and pod is not null
+    group by date, namespace, pod
+
+),
+
 lone_jobs as (
 
     select
@@ -220,7 +240,7 @@ by_labels as (
         label_claims.mig_slices,
         label_claims.mig_instance_slices,
         label_claims.mig_memory_gb,
-        coalesce(pod_owners.engine, pod_groups.engine) as engine,
+        coalesce(namesake_boards.engine, pod_owners.engine, pod_groups.engine) as engine,
         coalesce(
             pod_owners.model,
             case when coalesce(pod_owners.engine, pod_groups.engine) is null then labelled_work.model end
@@ -244,6 +264,15 @@ by_labels as (
         and label_claims.labelled_board = pod_groups.meter
         and (label_claims.namespace is not distinct from pod_groups.namespace)
         and label_claims.pod = pod_groups.pod
+    left join namesake_pods
+        on label_claims.date = namesake_pods.date
+        and (label_claims.namespace is not distinct from namesake_pods.namespace)
+        and label_claims.pod = namesake_pods.pod
+    left join namesake_boards
+        on label_claims.date = namesake_boards.date
+        and label_claims.labelled_board = namesake_boards.meter
+        and coalesce(label_claims.container, '') = namesake_boards.container
+        and coalesce(pod_owners.engine, pod_groups.engine, namesake_pods.label_engine) = namesake_boards.label_engine
     left join labelled_work
         on (label_claims.namespace is not distinct from labelled_work.namespace)
         and label_claims.pod = labelled_work.pod

@@ -24,6 +24,9 @@ named_series as (
         {% for name in ['engine', 'model', 'namespace', 'pod', 'container', 'node', 'site', 'deployment', 'team', 'role'] -%}
         coalesce(copies.{{ name }}, series.{{ name }}) as {{ name }},
         {% endfor -%}
+        -- Without what tells it apart from another engine of its name.
+        coalesce(copies.label_engine, series.engine) as label_engine,
+        copies.told_by,
         series.role_basis,
         series.role_hint,
         series.level
@@ -50,7 +53,9 @@ final as (
         max(role) as role,
         min(role_basis) as role_basis,
         max(role_hint) as role_hint,
-        max(level) as level
+        max(level) as level,
+        max(label_engine) as label_engine,
+        max(told_by) as told_by
     from named_series
     group by date, engine
     having max(model) is not null

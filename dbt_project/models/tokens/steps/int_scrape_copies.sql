@@ -1,6 +1,7 @@
--- Series of processes that are scraped more than once: one row per date and such series, with the engine that the
--- date's copies are together and the reading that they share. Copies of one counter are one counter: the union of their
--- samples. The target that names namespace and pod gives the name. A day without copies has no row.
+-- Series of processes that are scraped more than once, or whose engine has another one's name: one row per date and such
+-- series, with the engine that the date's copies are together and the reading that they share. Copies of one counter are
+-- one counter: the union of their samples. The target that names namespace and pod gives the name; what tells engines of
+-- one name apart is added to it. A day without copies and namesakes has no row.
 {% set identity = ['engine', 'model', 'namespace', 'pod', 'container', 'node', 'site', 'deployment', 'team', 'role'] %}
 
 with pairs as (
@@ -12,6 +13,12 @@ with pairs as (
 targets as (
 
     select * from {{ ref('int_scrape_targets') }}
+
+),
+
+namesakes as (
+
+    select * from {{ ref('int_engine_namesakes') }}
 
 ),
 
@@ -55,6 +62,8 @@ partners as (
     select date, target, other_target as partner from pairs
     union
     select date, other_target as target, target as partner from pairs
+    union
+    select date, target, target as partner from namesakes
 
 ),
 
@@ -79,6 +88,19 @@ members as (
         further.partner as kept_target
     from best_partners
     inner join best_partners as further on best_partners.date = further.date and best_partners.partner = further.target
+
+),
+
+-- A copy may lack the label that tells engines of one name apart.
+told_apart as (
+
+    select
+        members.date,
+        members.kept_target,
+        max(namesakes.value) as value
+    from members
+    inner join namesakes on members.date = namesakes.date and members.target = namesakes.target
+    group by members.date, members.kept_target
 
 ),
 
@@ -116,7 +138,7 @@ kept_engines as (
 
 ),
 
-final as (
+labelled as (
 
     select
         member_series.date,
@@ -131,7 +153,8 @@ final as (
             when kept.series_id <> own.series_id then kept.engine
             when member_series.level = 'engine' then coalesce(kept_engines.engine, own.engine)
             else own.engine
-        end as engine,
+        end as label_engine,
+        case when member_series.level = 'engine' then told_apart.value end as told_by,
         {% for name in identity if name != 'engine' -%}
         coalesce(kept.{{ name }}, own.{{ name }}) as {{ name }}{{ ',' if not loop.last }}
         {% endfor %}
@@ -139,6 +162,16 @@ final as (
     inner join series as own on member_series.series_id = own.series_id
     inner join series as kept on member_series.kept_series_id = kept.series_id
     left join kept_engines on member_series.kept_target = kept_engines.target
+    left join told_apart on member_series.date = told_apart.date and member_series.kept_target = told_apart.kept_target
+
+),
+
+final as (
+
+    select
+        *,
+        label_engine || coalesce('@' || told_by, '') as engine
+    from labelled
 
 )
 

@@ -51,7 +51,7 @@ token_series as (
     select
         series.series_id,
         copies.reading_id,
-        copies.engine,
+        copies.label_engine as engine,
         series.source,
         series.metric,
         series.factor,

@@ -69,7 +69,7 @@ tenant_series as (
     select
         series.series_id,
         copies.reading_id,
-        copies.engine,
+        copies.label_engine as engine,
         series.source,
         series.factor,
         copies.date as copied_on
