@@ -39,3 +39,12 @@ case
     else substr(to_json(named_struct('t', {{ value }})), 6, length(to_json(named_struct('t', {{ value }}))) - 6)
 end
 {%- endmacro %}
+
+{# The value at the first or the last moment of a group; of several at one moment the largest, as wherever one reading has
+   several samples at a moment. #}
+{% macro value_at_first(value, at) %}min_by({{ value }}, {{ one_by_one(at, '-' ~ value) }}){% endmacro %}
+{% macro value_at_last(value, at) %}max_by({{ value }}, {{ one_by_one(at, value) }}){% endmacro %}
+{# Two values that are compared one after the other. #}
+{% macro one_by_one(first, second) %}{{ return(adapter.dispatch('one_by_one', 'wattledger')(first, second)) }}{% endmacro %}
+{% macro default__one_by_one(first, second) %}row({{ first }}, {{ second }}){% endmacro %}
+{% macro spark__one_by_one(first, second) %}struct({{ first }}, {{ second }}){% endmacro %}

@@ -166,9 +166,9 @@ dates_of_gauges as (
         max(gauge_series.possible_watts) as possible_watts,
         max(gauge_series.midnight_watts) as midnight_watts,
         min(series_days.first_us) as first_us,
-        min_by(series_days.first_value, series_days.first_us) as first_watts,
+        {{ value_at_first('series_days.first_value', 'series_days.first_us') }} as first_watts,
         max(series_days.last_us) as last_us,
-        max_by(series_days.last_value, series_days.last_us) as last_watts,
+        {{ value_at_last('series_days.last_value', 'series_days.last_us') }} as last_watts,
         {{ gap_cap_us('min(series_days.sampling_interval_seconds)') }} as cap_us
     from series_days
     inner join gauge_series on series_days.series_id = gauge_series.series_id

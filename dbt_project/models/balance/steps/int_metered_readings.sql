@@ -112,18 +112,29 @@ day_facts as (
 
 ),
 
+-- How long a silence may be, on the date and over its end: a step belongs to the date on which it ends.
+capped as (
+
+    select
+        *,
+        {{ gap_cap_us('greatest(typical_interval_seconds, interval_seconds)') }} as cap_us,
+        {{ gap_cap_us('greatest(next_interval_seconds, interval_seconds)') }} as next_cap_us
+    from day_facts
+
+),
+
 -- A counter knows its day from the sample before to the sample after; a gauge only what its own samples span.
 coverage as (
 
     select
-        day_facts.*,
-        case when day_facts.meter_scope = 'board'
+        capped.*,
+        case when capped.meter_scope = 'board'
             then {{ possible_power_factor() }}
                 * coalesce(device_types.power_limit_watts, case when kind = 'counter' then limits.power_limit_watts end)
                 * case when doubts.meter is null then 1 else {{ doubted_limit_factor() }} end
         end as possible_watts,
         -- Over midnight a limit is doubted on all dates.
-        case when day_facts.meter_scope = 'board'
+        case when capped.meter_scope = 'board'
             then {{ possible_power_factor() }}
                 * coalesce(device_types.power_limit_watts, case when kind = 'counter' then limits.power_limit_watts end)
                 * {{ doubted_limit_factor() }}
@@ -133,23 +144,16 @@ coverage as (
                 then least(coalesce(next_us, last_us, previous_us), end_us) - greatest(coalesce(previous_us, first_us, next_us), start_us)
             when first_us is not null then least(last_us - first_us, samples * coalesce(typical_interval_seconds, 0) * 1e6)
         end as coverage_us,
-        {{ gap_cap_us('greatest(typical_interval_seconds, interval_seconds)') }} as cap_us,
         first_us is null
         or coalesce(
-            greatest(longest_silence_us, coalesce(first_us - previous_us, 0))
-            > {{ gap_cap_us('greatest(typical_interval_seconds, interval_seconds)') }}
-            or next_us - last_us
-                > {{ gap_cap_us(
-                    'greatest(coalesce(next_interval_seconds, typical_interval_seconds), interval_seconds)'
-                ) }},
-            false
+            greatest(longest_silence_us, coalesce(first_us - previous_us, 0)) > cap_us or next_us - last_us > next_cap_us, false
         ) as is_silent_once,
         greatest(start_us, coalesce(previous_us, first_us, next_us)) as knows_from_us,
         least(end_us, coalesce(next_us, last_us, previous_us)) as knows_to_us
-    from day_facts
-    left join device_types on day_facts.device_type = device_types.device_type
-    left join doubts on day_facts.date = doubts.date and day_facts.meter = doubts.meter and day_facts.meter_scope = 'board'
-    left join limits on day_facts.date = limits.date and day_facts.meter = limits.meter
+    from capped
+    left join device_types on capped.device_type = device_types.device_type
+    left join doubts on capped.date = doubts.date and capped.meter = doubts.meter and capped.meter_scope = 'board'
+    left join limits on capped.date = limits.date and capped.meter = limits.meter
 
 ),
 
@@ -310,8 +314,8 @@ final as (
         troubles,
         has_repeats,
         steepest_rise_per_second,
-        typical_interval_seconds,
-        interval_seconds,
+        cap_us,
+        next_cap_us,
         possible_watts,
         midnight_watts,
         coverage_us,

@@ -22,8 +22,7 @@ troubled as (
 
     select
         *,
-        row_number() over (order by date, meter_scope, meter) as place,
-        {{ gap_cap_us('greatest(typical_interval_seconds, interval_seconds)') }} as cap_us
+        row_number() over (order by date, meter_scope, meter) as place
     from readings
     where preference = 1
         and not is_shared
@@ -64,14 +63,12 @@ beyond_{{ neighbour }} as (
     select
         place,
         start_us,
-        cap_us,
         {{ nearest }}(observed_us) as observed_us,
         {{ nearest }}_by(value, observed_us) as value
     from (
         select
             dips.place,
             dips.start_us,
-            dips.cap_us,
             {{ epoch_us('samples.observed_at') }} as observed_us,
             max(samples.value * series.factor) as value
         from {{ source('raw', 'power_samples') }} as samples
@@ -84,9 +81,9 @@ beyond_{{ neighbour }} as (
         where samples.observed_at >= span.start_at
             and samples.observed_at < span.end_at
             and {{ is_valid_sample('samples.value') }}
-        group by dips.place, dips.start_us, dips.cap_us, samples.observed_at
+        group by dips.place, dips.start_us, samples.observed_at
     ) as timed
-    group by place, start_us, cap_us
+    group by place, start_us
 
 ),
 
@@ -124,7 +121,6 @@ samples_of_troubled as (
         troubled.kind = 'counter' as is_counter,
         troubled.has_repeats,
         troubled.start_us,
-        troubled.cap_us,
         {{ epoch_us('samples.observed_at') }} as observed_us,
         samples.value * series.factor as value
     from {{ source('raw', 'power_samples') }} as samples
@@ -150,21 +146,20 @@ samples_of_troubled as (
 -- The date's own samples, the last one before the date and the first one after it.
 troubled_points as (
 
-    select place, is_counter, start_us, cap_us, observed_us, value
+    select place, is_counter, start_us, observed_us, value
     from samples_of_troubled
     where not has_repeats
     union all
-    select place, is_counter, start_us, cap_us, observed_us, max(value) as value
+    select place, is_counter, start_us, observed_us, max(value) as value
     from samples_of_troubled
     where has_repeats
-    group by place, is_counter, start_us, cap_us, observed_us
+    group by place, is_counter, start_us, observed_us
     {%- for neighbour, own in [('previous', 'first'), ('next', 'last')] %}
     union all
     select
         place,
         kind = 'counter' as is_counter,
         start_us,
-        cap_us,
         {{ neighbour }}_us as observed_us,
         {{ neighbour }}_value as value
     from troubled
@@ -176,7 +171,7 @@ troubled_points as (
                 <= coalesce(midnight_watts, {{ ceiling_watts('meter_scope') }})
         )
     union all
-    select place, true as is_counter, start_us, cap_us, observed_us, value from beyond_{{ neighbour }}
+    select place, true as is_counter, start_us, observed_us, value from beyond_{{ neighbour }}
     {%- endfor %}
 
 ),
@@ -228,8 +223,6 @@ gauge_points as (
 
     select
         place,
-        start_us,
-        cap_us,
         observed_us,
         value,
         lag(value) over point_window as before_value,
@@ -307,12 +300,14 @@ counted as (
 gauged_steps as (
 
     select
-        *,
+        gauge_points.*,
+        case when observed_us < end_us then cap_us else next_cap_us end as step_cap_us,
         greatest(before_us, start_us) as from_us,
-        least(observed_us, start_us + {{ day_us() }}) as to_us
+        least(observed_us, end_us) as to_us
     from gauge_points
+    inner join troubled on gauge_points.place = troubled.place
     where before_us < observed_us
-        and before_us < start_us + {{ day_us() }}
+        and before_us < end_us
         and observed_us > start_us
 
 ),
@@ -323,7 +318,7 @@ gauged as (
         place,
         sum({{ exact(
             "case"
-            ~ " when observed_us - before_us > cap_us then 0"
+            ~ " when observed_us - before_us > step_cap_us then 0"
             ~ " else"
             ~ " ((before_value"
             ~ " + (value - before_value) * ((from_us - before_us) / cast(observed_us - before_us as double)))"

@@ -62,8 +62,8 @@ sampled_days as (
         sum(samples) as samples,
         min(first_us) as first_us,
         max(last_us) as last_us,
-        min_by(first_value, first_us) as first_value,
-        max_by(last_value, last_us) as last_value,
+        {{ value_at_first('first_value', 'first_us') }} as first_value,
+        {{ value_at_last('last_value', 'last_us') }} as last_value,
         sum(falls) as falls,
         sum(rejects) as rejects,
         -- Where the meter is belongs to the date, not to its history; int_board_places cuts the date on which it moves.
