@@ -21,8 +21,8 @@ sources as (
 
 metric_catalog as (
 
-    select distinct source_kind, metric from {{ ref('stg_metric_catalog') }}
-    where stream = 'power' and quantity in ('energy', 'power')
+    select distinct source_kind, metric, quantity from {{ ref('stg_metric_catalog') }}
+    where stream = 'power' and quantity in ('energy', 'power', 'node_info')
 
 ),
 
@@ -94,8 +94,9 @@ addresses as (
             ) as name,
             false as is_exporters
         from raw_series
+        inner join metric_catalog on raw_series.source_kind = metric_catalog.source_kind and raw_series.metric = metric_catalog.metric
         inner join sources on raw_series.source = sources.source
-        where raw_series.metric = 'kube_node_info'
+        where metric_catalog.quantity = 'node_info'
     ) as named
     where regexp_extract(host, {{ address }}, 0) <> ''
     group by site, host
