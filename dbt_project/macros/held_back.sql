@@ -6,7 +6,7 @@
    `replaces`. #}
 {% macro dated_marts() %}
     {{ return([
-        'capacity_sources_hourly', 'cost_drivers_hourly', 'energy_contracts_daily',
+        'capacity_sources_hourly', 'cost_drivers_hourly', 'doubts', 'energy_contracts_daily',
         'energy_evidence_daily', 'energy_ledger', 'failed_work_hourly', 'fleet_daily', 'goodput_hourly', 'idle_power',
         'mig_instances_daily', 'model_daily', 'model_hourly', 'model_intervals', 'model_list_prices',
         'phase_sums_daily', 'power_limits_daily', 'pressure_hourly', 'rack_usage_daily', 'reconciliation_daily',

@@ -154,13 +154,14 @@ target_labels as (
 
 ),
 
-telling_labels as (
+differing_labels as (
 
     select
         apart.date,
         apart.engine,
         one.label,
-        min(label_catalog.attribute) as attribute
+        min(label_catalog.attribute) as attribute,
+        count(*) as told_apart
     from apart
     inner join target_labels as one on {{ equal_keys('apart', 'one', named) }} and apart.target = one.target
     inner join target_labels as other
@@ -170,9 +171,16 @@ telling_labels as (
         and one.value <> other.value
     left join label_catalog on one.label = label_catalog.label
     group by apart.date, apart.engine, one.label
-    -- Of labels that tell as many apart: the cluster's, the container's, the first by name.
+
+),
+
+-- Of labels that tell as many apart: the cluster's, the container's, the first by name.
+telling_labels as (
+
+    select *
+    from differing_labels
     qualify row_number() over (
-        partition by apart.date, apart.engine order by count(*) desc, coalesce(min(label_catalog.attribute), 'other'), one.label
+        partition by date, engine order by told_apart desc, coalesce(attribute, 'other'), label
     ) = 1
 
 ),
