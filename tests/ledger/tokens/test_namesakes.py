@@ -49,7 +49,7 @@ def named(pod: str, **labels: str) -> dict[str, str]:
     return {"namespace": "twins", "pod": pod, "container": "engine", **labels}
 
 
-def told_apart() -> list[Series]:
+def separated() -> list[Series]:
     return [
         # One name in two regions, of two models.
         *process("k-region-a", rising(50), **named("k-region-0", instance="10.1.0.1:8000", job="vllm", region="us")),
@@ -153,7 +153,7 @@ def alike() -> list[Series]:
 
 NAMESAKES = shape(
     "namesakes",
-    lambda: [*told_apart(), *alike()],
+    lambda: [*separated(), *alike()],
     assignments=[
         {"device_uuid": f"GPU-k-bare-{name}", "model": f"k-bare-{name}", "start_at": "2026-01-01T00:00:00Z"}
         for name in "ab"

@@ -1,6 +1,6 @@
 """Engines whose tokens one source counts in the morning and another one later, and those that look alike.
 
-A sample a minute from midnight to 23:59; each engine writes 10 tokens a second, unless its comment says otherwise.
+A sample a minute from midnight to 23:59; each engine writes 10 tokens a second, unless its comment has another rate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
--- Which of several engines of one name (int_engine_namesakes) a board is of, by the label that tells them apart: one
+-- Which of several engines of one name (int_engine_namesakes) a board is of, by the label that separates them: one
 -- row per date, board, container that its labels name and name of engines. A board without that label, or with another
 -- value in it, has no row.
 {% set key = ['date', 'meter', 'container', 'label_engine'] %}
@@ -34,27 +34,27 @@ raw_series as (
 
 ),
 
-telling_labels as (
+separating_labels as (
 
     select distinct date, label_engine, label, attribute from namesakes
 
 ),
 
 -- A board has the cluster or the container under a name of its exporter's.
-told as (
+separated as (
 
     select distinct
         board_labels.date,
         board_labels.meter,
         coalesce(board_labels.container, '') as container,
-        telling_labels.label_engine,
-        case telling_labels.attribute
+        separating_labels.label_engine,
+        case separating_labels.attribute
             when 'container' then board_labels.container
             when 'cluster' then series.cluster
-            else {{ label_value('raw_series.labels', 'telling_labels.label') }}
+            else {{ label_value('raw_series.labels', 'separating_labels.label') }}
         end as value
     from board_labels
-    inner join telling_labels on board_labels.date = telling_labels.date
+    inner join separating_labels on board_labels.date = separating_labels.date
     inner join series on board_labels.series_id = series.series_id
     inner join raw_series on board_labels.series_id = raw_series.series_id
 
@@ -63,11 +63,11 @@ told as (
 final as (
 
     select
-        {{ columns_of('told', key) }},
+        {{ columns_of('separated', key) }},
         min(namesakes.engine) as engine
-    from told
-    inner join namesakes on {{ equal_keys('told', 'namesakes', ['date', 'label_engine', 'value']) }}
-    group by {{ columns_of('told', key) }}
+    from separated
+    inner join namesakes on {{ equal_keys('separated', 'namesakes', ['date', 'label_engine', 'value']) }}
+    group by {{ columns_of('separated', key) }}
     having min(namesakes.engine) = max(namesakes.engine)
 
 )

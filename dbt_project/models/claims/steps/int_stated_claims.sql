@@ -194,7 +194,7 @@ namesake_pods as (
         pod,
         min(label_engine) as label_engine
     from engine_days
-    where told_by is not null and pod is not null
+    where separated_by is not null and pod is not null
     group by date, namespace, pod
 
 ),

@@ -24,9 +24,9 @@ named_series as (
         {% for name in ['engine', 'model', 'namespace', 'pod', 'container', 'node', 'site', 'deployment', 'team', 'role'] -%}
         coalesce(copies.{{ name }}, series.{{ name }}) as {{ name }},
         {% endfor -%}
-        -- Without what tells it apart from another engine of its name.
+        -- Without what separates it from another engine of its name.
         coalesce(copies.label_engine, series.engine) as label_engine,
-        copies.told_by,
+        copies.separated_by,
         series.role_basis,
         series.role_hint,
         series.level
@@ -55,7 +55,7 @@ final as (
         max(role_hint) as role_hint,
         max(level) as level,
         max(label_engine) as label_engine,
-        max(told_by) as told_by
+        max(separated_by) as separated_by
     from named_series
     group by date, engine
     having max(model) is not null

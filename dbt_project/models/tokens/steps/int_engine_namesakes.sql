@@ -1,7 +1,7 @@
 -- Engines of one name that are there at once and are not one process: pods of one name in two clusters, containers of
 -- one pod, bare engines whose address was replaced by their host's name. One row per date and scrape target of such a
--- name, with the label that tells them apart, and what the target has in it. Decided from that date alone.
-{# A pod has one address. Its ports tell data-parallel ranks apart, which are one engine. #}
+-- name, with the label that separates them, and what the target has in it. Decided from that date alone.
+{# A pod has one address. Its ports separate data-parallel ranks, which are one engine. #}
 {% set labels_of_addresses = ['instance', 'job', 'endpoint', 'port', 'service'] %}
 {% set named = ['date', 'source', 'engine'] %}
 
@@ -145,7 +145,7 @@ target_labels as (
         labels.label,
         labels.value
     from target_days
-    inner join (select distinct {{ named | join(', ') }} from apart) as told on {{ equal_keys('target_days', 'told', named) }}
+    inner join (select distinct {{ named | join(', ') }} from apart) as separated on {{ equal_keys('target_days', 'separated', named) }}
     inner join labels
         on target_days.series_id = labels.series_id
         and position(',' || labels.label || '=' || labels.value || ',' in ',' || target_days.scrape_labels || ',') > 0
@@ -161,7 +161,7 @@ differing_labels as (
         apart.engine,
         one.label,
         min(label_catalog.attribute) as attribute,
-        count(*) as told_apart
+        count(*) as separated
     from apart
     inner join target_labels as one on {{ equal_keys('apart', 'one', named) }} and apart.target = one.target
     inner join target_labels as other
@@ -174,13 +174,13 @@ differing_labels as (
 
 ),
 
--- Of labels that tell as many apart: the cluster's, the container's, the first by name.
-telling_labels as (
+-- Of labels that separate as many: the cluster's, the container's, the first by name.
+separating_labels as (
 
     select *
     from differing_labels
     qualify row_number() over (
-        partition by date, engine order by told_apart desc, coalesce(attribute, 'other'), label
+        partition by date, engine order by separated desc, coalesce(attribute, 'other'), label
     ) = 1
 
 ),
@@ -191,11 +191,11 @@ final as (
         target_labels.date,
         target_labels.target,
         target_labels.engine,
-        telling_labels.label,
-        telling_labels.attribute,
+        separating_labels.label,
+        separating_labels.attribute,
         target_labels.value
     from target_labels
-    inner join telling_labels on {{ equal_keys('target_labels', 'telling_labels', ['date', 'engine', 'label']) }}
+    inner join separating_labels on {{ equal_keys('target_labels', 'separating_labels', ['date', 'engine', 'label']) }}
 
 )
 

@@ -1,6 +1,6 @@
 -- Series of processes that are scraped more than once, or whose engine has another one's name: one row per date and such
 -- series, with the engine that the date's copies are together and the reading that they share. Copies of one counter are
--- one counter: the union of their samples. The target that names namespace and pod gives the name; what tells engines of
+-- one counter: the union of their samples. The target that names namespace and pod gives the name; what separates engines of
 -- one name apart is added to it. A day without copies and namesakes has no row.
 {% set identity = ['engine', 'model', 'namespace', 'pod', 'container', 'node', 'site', 'deployment', 'team', 'role'] %}
 
@@ -91,8 +91,8 @@ members as (
 
 ),
 
--- A copy may lack the label that tells engines of one name apart.
-told_apart as (
+-- A copy may lack the label that separates engines of one name.
+separated as (
 
     select
         members.date,
@@ -154,7 +154,7 @@ labelled as (
             when member_series.level = 'engine' then coalesce(kept_engines.engine, own.engine)
             else own.engine
         end as label_engine,
-        case when member_series.level = 'engine' then told_apart.value end as told_by,
+        case when member_series.level = 'engine' then separated.value end as separated_by,
         {% for name in identity if name != 'engine' -%}
         coalesce(kept.{{ name }}, own.{{ name }}) as {{ name }}{{ ',' if not loop.last }}
         {% endfor %}
@@ -162,7 +162,7 @@ labelled as (
     inner join series as own on member_series.series_id = own.series_id
     inner join series as kept on member_series.kept_series_id = kept.series_id
     left join kept_engines on member_series.kept_target = kept_engines.target
-    left join told_apart on member_series.date = told_apart.date and member_series.kept_target = told_apart.kept_target
+    left join separated on member_series.date = separated.date and member_series.kept_target = separated.kept_target
 
 ),
 
@@ -170,7 +170,7 @@ final as (
 
     select
         *,
-        label_engine || coalesce('@' || told_by, '') as engine
+        label_engine || coalesce('@' || separated_by, '') as engine
     from labelled
 
 )
