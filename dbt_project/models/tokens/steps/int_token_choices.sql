@@ -1,6 +1,6 @@
 -- One token source per engine, date and token class: by rank among the metrics that cover at least half of what the
 -- best one covers. A frontend counts only for models of whose engines none reports in its namespace, a gateway only for
--- models that nothing nearer reports at all.
+-- models that nothing nearer reports at all; of gateways in line one counts.
 with series as (
 
     select * from {{ ref('stg_series') }}
@@ -22,6 +22,12 @@ run_dates as (
 copies as (
 
     select * from {{ ref('int_scrape_copies') }}
+
+),
+
+gateways_in_line as (
+
+    select * from {{ ref('int_gateways_in_line') }}
 
 ),
 
@@ -97,7 +103,8 @@ nearest as (
         and coalesce(candidates.namespace = engine_models.namespace, true)
     left join frontend_models
         on candidates.level = 'gateway' and candidates.date = frontend_models.date and candidates.model = frontend_models.model
-    where engine_models.model is null and frontend_models.model is null
+    left join gateways_in_line on candidates.date = gateways_in_line.date and candidates.engine = gateways_in_line.engine
+    where engine_models.model is null and frontend_models.model is null and gateways_in_line.engine is null
     group by all
 
 ),
