@@ -65,8 +65,9 @@ process_spans as (
    counters, and a zero where the first of them counts from the start of its process. `counters` has series_id,
    reading_id, engine, source, factor and copied_on (the one date of a reading that copies share, else NULL). A first
    sample counts from zero if the process started after the engine was last seen. If the engine was never seen before,
-   the process must have started after its source was first seen, or just before the sample. Any other first sample is a
-   baseline: only what follows it counts. The days of `sampled_days` (series_id, day_number) are read sample by sample. #}
+   the process must have started after its source was first seen, or just before the sample. It also does where its page
+   was read before without it (int_counter_births). Any other first sample is a baseline: only what follows it counts. The
+   days of `sampled_days` (series_id, day_number) are read sample by sample. #}
 {% macro engine_counter_ctes(counters, sampled_days=none) %}
 chosen_readings as (
 
@@ -279,6 +280,21 @@ readings_from_zero as (
 
 ),
 
+born_readings as (
+
+    select
+        counters.reading_id,
+        min(births.start_us) as start_us
+    from {{ ref('int_counter_births') }} as births
+    inner join {{ counters }} as counters
+        on births.series_id = counters.series_id and coalesce(counters.copied_on = births.date, true)
+    inner join first_readings on counters.reading_id = first_readings.reading_id and births.first_us = first_readings.first_us
+    left join readings_from_zero on counters.reading_id = readings_from_zero.reading_id
+    where readings_from_zero.reading_id is null
+    group by counters.reading_id
+
+),
+
 started_readings as (
 
     select * from all_readings
@@ -292,7 +308,7 @@ started_readings as (
         cast(null as double) as possible_watts,
         false as is_doubted,
         {{ most_tokens_per_second() }} as ceiling_watts
-    from readings_from_zero
+    from (select * from readings_from_zero union all select * from born_readings) as zeros
 
 )
 {% endmacro %}

@@ -96,7 +96,11 @@
 {% macro hold_back_dates() %}
     {%- if execute -%}
     {%- set opening = opening_dates() -%}
-    {%- if opening -%}{%- do run_query('delete from ' ~ this ~ ' where ' ~ of_dates(opening)) -%}{%- endif -%}
+    {%- if opening -%}
+        {%- for made in [this, ref('int_failed_entities')] -%}
+            {%- do run_query('delete from ' ~ made ~ ' where ' ~ of_dates(opening)) -%}
+        {%- endfor -%}
+    {%- endif -%}
     {%- set found = run_query('select distinct cast(date as ' ~ dbt.type_string() ~ ') from ' ~ this ~ ' where ' ~ in_run('date')) -%}
     {%- set dates = found.columns[0].values() | sort -%}
     {%- if dates or opening or has_held_rows() -%}

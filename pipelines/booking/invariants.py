@@ -1,9 +1,9 @@
 """The invariants as asset checks: the rows of a date or table that break one.
 
 The invariants are queries (dbt_project/models/balance/invariants). dbt holds back the dates that break one before it
-computes sums over dates (dbt_project/macros/held_back.sql). So a check here stops nothing: it marks the run as failed
-and gives the reason. Add an invariant there, with its mart in `meta`. Keep out conditions of one board, window or
-price: those are dbt tests.
+computes sums over dates (dbt_project/macros/held_back.sql), except where a balance fails for single meters or engines
+(int_failed_entities). So a check here stops nothing: it marks the run as failed and gives the reason. Add an invariant
+there, with its mart in `meta`. Keep out conditions of one board, window or price: those are dbt tests.
 """
 
 import ast
@@ -20,7 +20,7 @@ from pipelines.warehouse import database, findings
 from pipelines.warehouse.asset_keys import asset_key
 
 SCHEMA = "invariants"
-HELD_BACK = ("held_back_dates", "held_back_tables")
+GATHERING = ("held_back_dates", "held_back_tables", "int_failed_entities")
 ROWS_SHOWN = 50
 
 
@@ -55,7 +55,7 @@ def invariants(manifest: Path) -> list[Invariant]:
     """The invariants of the parsed dbt project, by name."""
     nodes = [*json.loads(manifest.read_text(encoding="utf-8"))["nodes"].values()]
     rules = [node for node in nodes if node["resource_type"] == "model" and node["schema"] == SCHEMA]
-    remedies = {name: remedy for node in nodes if node["name"] in HELD_BACK for name, remedy in _remedies(node).items()}
+    remedies = {name: remedy for node in nodes if node["name"] in GATHERING for name, remedy in _remedies(node).items()}
     return sorted(
         Invariant(law["name"], law["description"], law["config"]["meta"]["asset"], remedies[law["name"]])
         for law in rules
@@ -104,11 +104,19 @@ def invariant_checks(fleet: Fleet, manifest: Path) -> dg.AssetChecksDefinition:
 
 
 def broken(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, list[Broken]]:
-    """The rows that break an invariant, by its name: in the dates that the run booked, and in tables without a date."""
+    """The rows that break an invariant, by its name: in the dates that the run booked, held back or not, and in tables
+    without a date."""
     rows = connection.execute(
         """
         select invariant, cast(date as varchar), table_name, row_key, found, unit, expected, remedy, broken_rows
-        from marts.held_back_dates
+        from (
+            select invariant, date, table_name, row_key, found, unit, expected, remedy, broken_rows
+            from marts.held_back_dates
+            union all
+            select invariant, date, table_name, row_key, found, unit, expected, remedy, broken_rows
+            from intermediate.int_failed_entities
+            where row_number <= 5 and date not in (select date from marts.held_back_dates)
+        )
         where (select count(*) from raw.bookings where run_id = $run_id) = 0
             or date >= (select min(start_date) from raw.bookings where run_id = $run_id)
             and date < (select max(end_date) from raw.bookings where run_id = $run_id)

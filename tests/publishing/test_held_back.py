@@ -218,6 +218,43 @@ def test_a_doubled_row_of_one_date_holds_back_that_date(sound: Book, tmp_path: P
     assert joules(book) == joules(sound)
 
 
+def with_doubled_balance(folder: Path, where: str) -> Path:
+    """A project whose balance, and not its book, has twice what some meters measured on Oct 7."""
+    right = "        totals.metered_joules,\n        cross_checks.source as"
+    wrong = right.replace(
+        "totals.metered_joules,",
+        f"totals.metered_joules * case when chosen.date = date '2026-10-07' and {where} then 2 else 1 end"
+        " as metered_joules,",
+    )
+    return broken_project(folder, "models/balance/steps/int_metered_days.sql", right, wrong)
+
+
+@pytest.mark.rest
+def test_a_balance_that_fails_for_one_meter_is_an_error_and_its_date_is_published(sound: Book, tmp_path: Path) -> None:
+    board = BOARD["a100-01", 3]
+    book = sound.copy(tmp_path / "data", with_doubled_balance(tmp_path, f"chosen.meter = '{board}'"))
+    book.write(FIRST, END)
+    assert {law: [(row.date, row.row_key) for row in rows] for law, rows in book.broken().items()} == {
+        BALANCE: [("2026-10-07", f"meter_scope board, meter {board}")]
+    }
+    assert book.query("select date, invariant, meter, engine, is_held_back from intermediate.int_failed_entities") == [
+        (BAD, BALANCE, board, None, False)
+    ]
+    assert joules(book) == joules(sound)
+    made = published(book)
+    assert made is not None
+    assert made.held_back == {}
+
+
+@pytest.mark.rest
+def test_a_balance_that_fails_for_many_meters_holds_the_date_back(sound: Book, tmp_path: Path) -> None:
+    book = sound.copy(tmp_path / "data", with_doubled_balance(tmp_path, "chosen.meter_scope = 'board'"))
+    book.write(FIRST, END)
+    assert {law: {row.date for row in rows} for law, rows in book.broken().items()} == {BALANCE: {"2026-10-07"}}
+    with book.connection() as connection:
+        assert due_dates.due(connection, due_dates.HELD_BACK) == [BAD]
+
+
 @pytest.mark.rest
 def test_a_table_over_several_dates_keeps_what_was_published(sound: Book, tmp_path: Path) -> None:
     """The month doubles its joules: its intervals are held back with it; curves, which read neither, are made anew."""

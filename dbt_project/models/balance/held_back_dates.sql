@@ -1,14 +1,10 @@
 -- Dates of the run that break an invariant, with the evidence. Built after all marts by date, and before the models
--- that sum over dates.
+-- that sum over dates. A balance that fails for single meters or engines holds nothing back (int_failed_entities).
 {{ config(post_hook='{{ hold_back_dates() }}') }}
 
 with broken as (
 
     {{ broken_rows({
-        'every_metered_joule_is_booked_once':
-            'The book lost or doubled joules of this meter: keep the warehouse and report it with these rows.',
-        'tokens_are_booked_once':
-            'The token book lost or doubled tokens of this engine: keep the warehouse and report it with these rows.',
         'accounts_add_up_to_energy':
             'A formula lost joules between accounts: keep the warehouse and report it with these rows.',
         'tokens_are_where_their_energy_is':
@@ -27,6 +23,34 @@ with broken as (
 
 ),
 
+failed_entities as (
+
+    select * from {{ ref('int_failed_entities') }}
+
+),
+
+held_back as (
+
+    select date from broken
+    union
+    select date from failed_entities where is_held_back
+
+),
+
+{% set evidence = [
+    'date', 'invariant', 'table_name', 'row_number', 'row_key', 'found', 'unit', 'expected', 'remedy', 'broken_rows'
+] %}
+
+evidence as (
+
+    select {{ evidence | join(', ') }} from broken
+    union all
+    select {{ columns_of('failed_entities', evidence) }}
+    from failed_entities
+    inner join held_back on failed_entities.date = held_back.date
+
+),
+
 final as (
 
     select
@@ -40,7 +64,7 @@ final as (
         expected,
         remedy,
         broken_rows
-    from broken
+    from evidence
     where row_number <= 5
 
 )

@@ -14,6 +14,12 @@ copies as (
 
 ),
 
+gateways_in_line as (
+
+    select * from {{ ref('int_gateways_in_line') }}
+
+),
+
 dates as (
 
     select * from {{ ref('stg_run_dates') }}
@@ -115,10 +121,10 @@ known_times as (
 ),
 
 -- Only the source nearest to the model's own engines counts: engines before the frontends of their namespace, both
--- before gateways.
+-- before gateways, one gateway of those in line.
 nearer as (
 
-    select distinct
+    select
         farther.date,
         farther.engine
     from known_times as farther
@@ -130,6 +136,8 @@ nearer as (
             or (near.level = 'engine' and farther.level = 'frontend' and coalesce(near.namespace = farther.namespace, true))
             or (near.level = 'frontend' and farther.level = 'gateway')
         )
+    union
+    select date, engine from gateways_in_line
 
 ),
 

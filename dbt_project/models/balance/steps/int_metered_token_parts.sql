@@ -20,6 +20,12 @@ copies as (
 
 ),
 
+page_births as (
+
+    select * from {{ ref('int_counter_births') }}
+
+),
+
 dates as (
 
     select * from {{ ref('stg_run_dates') }}
@@ -77,7 +83,7 @@ token_days as (
 ),
 
 -- A series begins at zero where its process started after the engine was last seen or, for an engine never seen before,
--- while its source was watched or less than 3 intervals ago.
+-- while its source was watched or less than 3 intervals ago. Else it does where its page was read before without it.
 source_starts as (
 
     select
@@ -141,7 +147,7 @@ last_sights as (
 
 ),
 
-born_steps as (
+started_steps as (
 
     select
         dated_births.series_id,
@@ -163,6 +169,22 @@ born_steps as (
                 )
             )
         )
+
+),
+
+born_steps as (
+
+    select * from started_steps
+    union all
+    select
+        births.series_id,
+        page_births.start_us as from_us,
+        births.first_us as to_us,
+        births.first_value as tokens
+    from births
+    inner join page_births on births.series_id = page_births.series_id and births.first_us = page_births.first_us
+    left join started_steps on births.series_id = started_steps.series_id
+    where started_steps.series_id is null
 
 ),
 

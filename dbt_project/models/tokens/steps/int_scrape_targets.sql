@@ -1,4 +1,5 @@
--- What each token series reports of itself and what its scraper added: one row per series that a date of the run has.
+-- What each token series reports of itself and what its scraper added: one row per series that a date of the run has, or
+-- the date before.
 -- Series of one page differ in the exporter's labels; a target is a source and the labels that are not the exporter's.
 with series as (
 
@@ -21,7 +22,8 @@ with series as (
 
 series_days as (
 
-    select distinct series_id from {{ ref('stg_series_days') }} where is_in_run
+    select distinct series_id from {{ ref('stg_series_days') }}
+    where is_in_run or date = date '{{ start_date() }}' - 1
 
 ),
 

@@ -2,8 +2,9 @@
 -- at least half of what the best one covers. Before that one begins, after it ends and where it is silent for more than an
 -- hour, the next one counts: an engine changes its kind, a counter its name, monitoring its server. Over a shorter silence
 -- a counter shows afterwards what it counted. A frontend counts only for models of whose engines none reports in its
--- namespace, a gateway only for models that nothing nearer reports at all. One row per date, engine, token class and
--- stretch; the first has no from_us, the last no to_us. The book and its balance both read the stretches here.
+-- namespace, a gateway only for models that nothing nearer reports at all; of gateways in line one counts. One row per
+-- date, engine, token class and stretch; the first has no from_us, the last no to_us. The book and its balance both read
+-- the stretches here.
 {% set rival_keys = ['run_date', 'engine', 'token_class', 'source', 'metric'] %}
 {% set span_keys = rival_keys + ['series_id', 'date'] %}
 
@@ -28,6 +29,12 @@ run_dates as (
 copies as (
 
     select * from {{ ref('int_scrape_copies') }}
+
+),
+
+gateways_in_line as (
+
+    select * from {{ ref('int_gateways_in_line') }}
 
 ),
 
@@ -132,7 +139,8 @@ nearest as (
         and coalesce(candidates.namespace = engine_models.namespace, true)
     left join frontend_models
         on candidates.level = 'gateway' and candidates.date = frontend_models.date and candidates.model = frontend_models.model
-    where engine_models.model is null and frontend_models.model is null
+    left join gateways_in_line on candidates.date = gateways_in_line.date and candidates.engine = gateways_in_line.engine
+    where engine_models.model is null and frontend_models.model is null and gateways_in_line.engine is null
     group by all
 
 ),

@@ -1,0 +1,278 @@
+-- Gateways in line: what one passes on, another one counts again. Two gateways of a model count one stream where what
+-- they have counted since midnight differs by a constant at every sample, within what moved between two scrapes of the
+-- other; side by side, each has requests of its own, and the difference drifts. What cannot be told: halves that are
+-- equal to the token at every scrape are taken for one stream; a gateway that passes on a part of what another one has
+-- is taken for one beside it; and which of the two is nearer to the engines, so the longer count is kept, then the
+-- better rank, then the first name. Book and balance read this choice. One row per date and gateway that is not added.
+with series as (
+
+    select distinct
+        series_id,
+        engine,
+        model,
+        level,
+        token_class,
+        source,
+        metric,
+        factor,
+        rank
+    from {{ ref('stg_series') }}
+    where quantity = 'tokens' and model is not null
+
+),
+
+series_days as (
+
+    select * from {{ ref('stg_series_days') }} where is_in_run
+
+),
+
+copies as (
+
+    select * from {{ ref('int_scrape_copies') }}
+
+),
+
+births as (
+
+    select * from {{ ref('int_counter_births') }}
+
+),
+
+counters as (
+
+    select
+        series_days.date,
+        series_days.series_id,
+        series.level,
+        series.model,
+        series.token_class,
+        series.source,
+        series.metric,
+        series.factor,
+        series.rank,
+        coalesce(copies.engine, series.engine) as engine,
+        coalesce(copies.reading_id, series_days.series_id) as reading_id
+    from series_days
+    inner join series on series_days.series_id = series.series_id
+    left join copies on series_days.date = copies.date and series_days.series_id = copies.series_id
+
+),
+
+-- Of models that gateways alone count, and more than one.
+shared_models as (
+
+    select
+        date,
+        model
+    from counters
+    group by date, model
+    having count(distinct engine) > 1 and max(case when level = 'gateway' then 0 else 1 end) = 0
+
+),
+
+gateway_counters as (
+
+    select counters.*
+    from counters
+    inner join shared_models on counters.date = shared_models.date and counters.model = shared_models.model
+
+),
+
+readings as (
+
+    select
+        counters.date,
+        counters.reading_id,
+        counters.engine,
+        counters.model,
+        counters.token_class,
+        counters.metric,
+        counters.rank,
+        {{ epoch_us('samples.observed_at') }} as observed_us,
+        max(samples.value * counters.factor) as value,
+        max(case when births.series_id is not null then 1 else 0 end) = 1 as is_born
+    from {{ ref('stg_token_samples') }} as samples
+    inner join gateway_counters as counters
+        on samples.series_id = counters.series_id and cast(samples.observed_at as date) = counters.date
+    left join births
+        on counters.date = births.date
+        and counters.series_id = births.series_id
+        and {{ epoch_us('samples.observed_at') }} = births.first_us
+    where samples.observed_at >= {{ run_start_at() }}
+        and samples.observed_at < {{ run_end_at() }}
+        and {{ is_valid_sample('samples.value') }}
+    group by
+        counters.date, counters.reading_id, counters.engine, counters.model, counters.token_class, counters.metric, counters.rank,
+        samples.observed_at
+
+),
+
+steps as (
+
+    select
+        *,
+        case
+            when value >= before_value then value - before_value
+            when before_value is not null or is_born then value
+            else 0
+        end as risen
+    from (
+        select *, lag(value) over (partition by date, reading_id, token_class, metric order by observed_us) as before_value
+        from readings
+    ) as neighboured
+
+),
+
+-- What each gateway has counted since midnight, at each of its samples.
+counted as (
+
+    select
+        *,
+        cast(sum(risen) over (partition by date, engine, model, token_class, metric order by observed_us) as double) as tokens
+    from (
+        select
+            date,
+            engine,
+            model,
+            token_class,
+            metric,
+            rank,
+            observed_us,
+            {{ exact_sum('risen') }} as risen
+        from steps
+        group by date, engine, model, token_class, metric, rank, observed_us
+    ) as moments
+
+),
+
+streams as (
+
+    select
+        date,
+        engine,
+        model,
+        token_class,
+        metric,
+        rank,
+        max(tokens) as tokens
+    from counted
+    group by date, engine, model, token_class, metric, rank
+
+),
+
+pairs as (
+
+    select
+        one.date,
+        one.model,
+        one.token_class,
+        one.engine,
+        one.metric,
+        other.engine as other_engine,
+        other.metric as other_metric,
+        greatest(one.tokens, other.tokens) as most_tokens,
+        -- A scrape more at either end is no longer count.
+        case
+            when one.tokens > 1.01 * other.tokens then true
+            when other.tokens > 1.01 * one.tokens then false
+            else one.rank <= other.rank
+        end as is_kept
+    from streams as one
+    inner join streams as other
+        on {{ equal_keys('one', 'other', ['date', 'model', 'token_class']) }} and one.engine < other.engine
+
+),
+
+-- The samples of both, each with what the other had counted before and has after it.
+beside as (
+
+    select
+        *,
+        max(other_tokens) over (
+            partition by date, model, token_class, engine, metric, other_engine, other_metric order by observed_us
+        ) as other_before,
+        min(other_tokens) over (
+            partition by date, model, token_class, engine, metric, other_engine, other_metric order by observed_us desc
+        ) as other_after
+    from (
+        select
+            pairs.*,
+            counted.observed_us,
+            counted.tokens,
+            cast(null as double) as other_tokens
+        from pairs
+        inner join counted on {{ equal_keys('pairs', 'counted', ['date', 'model', 'token_class', 'engine', 'metric']) }}
+        union all
+        select
+            pairs.*,
+            counted.observed_us,
+            cast(null as double) as tokens,
+            counted.tokens as other_tokens
+        from pairs
+        inner join counted
+            on {{ equal_keys('pairs', 'counted', ['date', 'model', 'token_class']) }}
+            and pairs.other_engine = counted.engine
+            and pairs.other_metric = counted.metric
+    ) as points
+
+),
+
+-- Ten samples that differ, and a thousandth for what a retry or a broken stream makes different.
+compared as (
+
+    select
+        date,
+        model,
+        token_class,
+        engine,
+        other_engine,
+        is_kept,
+        count(distinct tokens) >= 10
+        and max(other_before - tokens) <= min(other_after - tokens) + 0.001 * max(most_tokens) as is_one_stream
+    from beside
+    where tokens is not null and other_before is not null and other_after is not null
+    group by date, model, token_class, engine, metric, other_engine, other_metric, is_kept
+
+),
+
+-- In each class of tokens that both count, by one spelling of it at least.
+classes as (
+
+    select
+        date,
+        model,
+        token_class,
+        engine,
+        other_engine,
+        max(case when is_kept then 1 else 0 end) as is_kept,
+        max(case when is_one_stream then 1 else 0 end) as is_one_stream
+    from compared
+    group by date, model, token_class, engine, other_engine
+
+),
+
+lines as (
+
+    select
+        date,
+        model,
+        engine,
+        other_engine,
+        max_by(is_kept, token_class) = 1 as is_kept
+    from classes
+    group by date, model, engine, other_engine
+    having min(is_one_stream) = 1
+
+),
+
+final as (
+
+    select distinct
+        date,
+        case when is_kept then other_engine else engine end as engine
+    from lines
+
+)
+
+select * from final
