@@ -52,6 +52,12 @@
         end)
 {%- endmacro %}
 {% macro gap_cap_intervals() %}3{% endmacro %}
+{# A number as text, rounded. #}
+{% macro rounded_text(value, digits=0) -%}
+    {%- set rounded = 'round(cast(' ~ value ~ ' as double), ' ~ digits ~ ')' -%}
+    cast({{ rounded if digits else 'cast(' ~ rounded ~ ' as bigint)' }} as {{ dbt.type_string() }})
+{%- endmacro %}
+
 {# How long the samples of a reading may be apart before it is silent, in microseconds: three of its sampling intervals
    (the larger of the measured and the stated one), but never less than 15 s, because a logger that writes five times a
    second pauses for a second or two and goes on. `otherwise`: the interval in seconds where neither is known. #}

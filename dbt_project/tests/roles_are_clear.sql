@@ -12,11 +12,4 @@
     }
 ) }}
 
-select
-    date,
-    engine,
-    model,
-    role_basis
-from {{ ref('token_ledger') }}
-where {{ in_run('date') }} and role_basis = 'conflicting'
-group by date, engine, model, role_basis
+select date, entity, doubted_tokens from {{ ref('doubts') }} where {{ in_run('date') }} and reason = 'conflicting_role'

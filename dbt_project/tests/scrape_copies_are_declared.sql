@@ -4,21 +4,11 @@
         'description':
             'Two scrape targets whose counters are equal over at least 20 increments are one process, unless the '
             ~ 'fleet file names two. Both are booked until it states that they are one.',
-        'dagster': {'ref': {'name': 'scrape_copies_daily'}},
         'expected': 'no two targets with equal token counters',
         'remedy':
             'if they are one process, name the engine and its addresses in the fleet file (`engines: [{engine: …, '
             ~ 'targets: [\"host:port\"]}]`), or scrape it once'
     }
 ) }}
--- depends_on: {{ ref('scrape_copies_daily') }}, the mart whose check this is
 
-select
-    date,
-    engine,
-    other_engine,
-    target,
-    other_target,
-    increments
-from {{ ref('int_scrape_pairs') }}
-where basis = 'suspected'
+select date, entity, doubted_tokens, evidence from {{ ref('doubts') }} where {{ in_run('date') }} and reason = 'scraped_twice'

@@ -10,15 +10,4 @@
     }
 ) }}
 
-select
-    date,
-    engine,
-    token_class,
-    metric,
-    metered_tokens,
-    cross_check_metric,
-    cross_check_tokens,
-    cross_check_ratio
-from {{ ref('token_reconciliation_daily') }}
-where {{ in_run('date') }} and abs(cross_check_ratio) > 0.05
-    and (engine not like 'gateway:%' or cross_check_ratio > 0)
+select date, entity, token_classes, doubted_tokens, evidence from {{ ref('doubts') }} where {{ in_run('date') }} and reason = 'token_counters_disagree'

@@ -13,8 +13,8 @@ import duckdb
 from pipelines.booking.alarms import ALARMS, ask
 from tests.books import Book
 
-# Not a check but a column: the tokens of its row may be more.
-LOWER_BOUND = "token_reconciliation_daily.is_lower_bound"
+# Not a check but a row of doubts: the tokens of its engine may be more.
+LOWER_BOUND = "doubts.unseen_tokens"
 CELL = re.compile(r"\bc\d+\b")
 # About the whole booking, or about what all drawn cells are: four hours of a day, at a site without its own factors.
 NOT_ABOUT_A_CELL = {
@@ -47,7 +47,7 @@ def flags(book: Book) -> dict[str, set[str]]:
                     add(name, connection.execute(sql).fetchall())
                 except duckdb.CatalogException:  # reads a mart that this book has not made
                     continue
-    add(LOWER_BOUND, book.query("select engine from marts.token_reconciliation_daily where is_lower_bound"))
+    add(LOWER_BOUND, book.query("select entity from marts.doubts where reason = 'unseen_tokens'"))
     for name, broken in book.broken().items():
         add(name, [(str(one),) for one in broken])
     return dict(found)

@@ -221,7 +221,7 @@ def test_an_upgrade_that_is_killed_goes_on_with_the_next_night(
 
     assert killed(fleet, data, is_half_way, "--rebuild", group=True)
     # A mart of other columns than d82048b had is not there until it is booked anew. What readers see is what it was.
-    assert book.query("select count(*) from duckdb_tables() where table_name = 'model_daily'") == [(tables,)]
+    assert book.query("select count(*) from duckdb_tables() where table_name = 'cost_daily'") == [(tables,)]
     assert published_dates(book) == october(1, 3)
     # The next night asks for the fourth day alone; the other three are due.
     done = command(fleet, data, "--start", "2026-10-04")

@@ -28,12 +28,6 @@ metered as (
 
 ),
 
-tails as (
-
-    select * from {{ ref('int_engine_tails') }}
-
-),
-
 cross_checks as (
 
     select * from {{ ref('int_token_cross_checks') }}
@@ -98,17 +92,12 @@ final as (
         cross_checks.source as cross_check_source,
         cross_checks.metric as cross_check_metric,
         cast(cross_checks.cross_check_tokens as {{ exact_type() }}) as cross_check_tokens,
-        cross_checks.cross_check_ratio,
-        cast(coalesce(tails.restarts, 0) as integer) as restarts,
-        cast(coalesce(tails.unseen_seconds, {{ exact('0') }}) as {{ exact_type() }}) as unseen_seconds,
-        cast(case when tails.unseen_seconds > 0 then tails.unseen_tokens else {{ exact('0') }} end as {{ exact_type() }}) as unseen_tokens,
-        coalesce(tails.unseen_tokens, tails.unseen_seconds, {{ exact('0') }}) > 0 as is_lower_bound
+        cross_checks.cross_check_ratio
     from metered
     full outer join booked_engines using (date, engine, token_class)
     full outer join refused using (date, engine, token_class)
     full outer join refused_steps using (date, engine, token_class)
     full outer join cross_checks using (date, engine, token_class)
-    left join tails using (date, engine, token_class)
 
 )
 

@@ -212,63 +212,64 @@ falls as (
 assessed as (
 
     select
-        falls.date,
-        falls.series_id,
+        falls.*,
         case
-            when max(case when series.is_delta then 1 else 0 end) = 1 then 'delta'
-            when max(case when start_seconds < latest_start_seconds then 1 else 0 end) = 1 then 'process_start'
+            when series.is_delta then 'delta'
+            when max(case when falls.start_seconds < falls.latest_start_seconds then 1 else 0 end) over date_window = 1 then 'process_start'
             -- One process after another, or one that goes on and lost a sample or two: int_token_glitches.
-            when count(start_seconds) > 0 and (min(start_seconds) < max(start_seconds) or sum(is_fall) < 4) then null
-            when sum(is_return) >= 0.9 * sum(is_fall) then 'values'
-            when sum(is_return) > 0.1 * sum(is_fall) then 'unknown'
-            when max(leaves_a_sum) = 1 then 'sum'
+            when count(falls.start_seconds) over date_window > 0
+                and (
+                    min(falls.start_seconds) over date_window < max(falls.start_seconds) over date_window
+                    or sum(falls.is_fall) over date_window < 4
+                ) then null
+            when sum(falls.is_return) over date_window >= 0.9 * sum(falls.is_fall) over date_window then 'values'
+            when sum(falls.is_return) over date_window > 0.1 * sum(falls.is_fall) over date_window then 'unknown'
+            when max(falls.leaves_a_sum) over date_window = 1 then 'sum'
         end as basis
     from falls
     inner join series on falls.series_id = series.series_id
-    group by falls.date, falls.series_id
+    window date_window as (partition by falls.date, falls.series_id)
 
 ),
 
-processes as (
+-- A track is known from the start, from the parts that have left, or there is one; by values it is peeled off below.
+peeled_0 as (
 
     select
-        steps.date,
-        steps.series_id,
-        steps.observed_us,
-        steps.value,
-        dense_rank() over (partition by steps.date, steps.series_id order by steps.start_seconds) as track
-    from steps
-    inner join assessed on steps.date = assessed.date and steps.series_id = assessed.series_id
-    where assessed.basis = 'process_start' and steps.start_seconds is not null
+        date,
+        series_id,
+        basis,
+        observed_us,
+        case when basis = 'delta' then sum(value) over until_now else value end as value,
+        case basis
+            when 'process_start' then dense_rank() over (partition by date, series_id order by start_seconds)
+            when 'sum' then 1 + sum(leaves_a_sum) over until_now
+            when 'unknown' then 1
+            when 'delta' then 1
+        end as track
+    from assessed
+    where basis is not null and (basis <> 'process_start' or start_seconds is not null)
+    window until_now as (
+        partition by date, series_id order by observed_us rows between unbounded preceding and current row
+    )
 
 ),
 
 -- By values: the highest process has the samples that no earlier one is above; of the others the next one has those, and
--- so on.
-left_0 as (
-
-    select steps.date, steps.series_id, steps.observed_us, steps.value
-    from steps
-    inner join assessed on steps.date = assessed.date and steps.series_id = assessed.series_id
-    where assessed.basis = 'values'
-
-),
-
+-- so on. Each round reads the one before it once, as Spark computes a CTE anew wherever it is read.
 {% for number in range(1, most_tracks + 1) -%}
-compared_{{ number }} as (
+peeled_{{ number }} as (
 
     select
-        *,
-        max(value) over (
+        date,
+        series_id,
+        basis,
+        observed_us,
+        value,
+        coalesce(track, case when value = max(case when track is null then value end) over (
             partition by date, series_id order by observed_us rows between unbounded preceding and current row
-        ) = value as is_highest
-    from left_{{ number - 1 }}
-
-),
-
-left_{{ number }} as (
-
-    select date, series_id, observed_us, value from compared_{{ number }} where not is_highest
+        ) then {{ number }} end) as track
+    from peeled_{{ number - 1 }}
 
 ),
 
@@ -276,11 +277,7 @@ left_{{ number }} as (
 
 peeled as (
 
-    {% for number in range(1, most_tracks + 1) -%}
-    select date, series_id, observed_us, value, {{ number }} as track from compared_{{ number }} where is_highest
-    union all
-    {% endfor -%}
-    select date, series_id, observed_us, value, {{ most_tracks + 1 }} as track from left_{{ most_tracks }}
+    select date, series_id, basis, observed_us, value, coalesce(track, {{ most_tracks + 1 }}) as track from peeled_{{ most_tracks }}
 
 ),
 
@@ -293,6 +290,7 @@ track_starts as (
         min(observed_us) as first_us,
         min_by(value, observed_us) as first_value
     from peeled
+    where basis = 'values'
     group by date, series_id, track
 
 ),
@@ -303,6 +301,7 @@ parted as (
     select
         peeled.date,
         peeled.series_id,
+        peeled.basis,
         peeled.observed_us,
         peeled.value,
         case when peeled.value <= lower.first_value then peeled.track + 1 else peeled.track end as track
@@ -312,31 +311,15 @@ parted as (
         and peeled.series_id = lower.series_id
         and peeled.track + 1 = lower.track
         and peeled.observed_us < lower.first_us
-    union all
-    select date, series_id, observed_us, value, track from processes
-    union all
-    select falls.date, falls.series_id, falls.observed_us, falls.value, 1 + case assessed.basis when 'sum' then sum(falls.leaves_a_sum) over date_window else 0 end as track
-    from falls
-    inner join assessed on falls.date = assessed.date and falls.series_id = assessed.series_id
-    where assessed.basis in ('sum', 'unknown')
-    window date_window as (partition by falls.date, falls.series_id order by falls.observed_us rows unbounded preceding)
-    union all
-    select falls.date, falls.series_id, falls.observed_us, sum(falls.value) over date_window as value, 1 as track
-    from falls
-    inner join assessed on falls.date = assessed.date and falls.series_id = assessed.series_id
-    where assessed.basis = 'delta'
-    window date_window as (partition by falls.date, falls.series_id order by falls.observed_us rows unbounded preceding)
 
 ),
 
 counted as (
 
     select
-        parted.*,
-        assessed.basis as assessed_basis,
-        max(parted.track) over (partition by parted.date, parted.series_id) as tracks
+        *,
+        max(track) over (partition by date, series_id) as tracks
     from parted
-    inner join assessed on parted.date = assessed.date and parted.series_id = assessed.series_id
 
 ),
 
@@ -350,8 +333,8 @@ final as (
         observed_us,
         value,
         case
-            when tracks > case when assessed_basis = 'values' then {{ most_tracks }} else {{ most_processes }} end then 'none'
-            else assessed_basis
+            when tracks > case when basis = 'values' then {{ most_tracks }} else {{ most_processes }} end then 'none'
+            else basis
         end as basis
     from counted
 

@@ -207,8 +207,8 @@ def test_a_window_over_a_hand_over_counts_each_source_for_its_part(book: Seen) -
 
 
 def test_the_end_of_a_process_that_another_kind_follows_is_unseen(book: Seen) -> None:
-    """At most one interval after 11:59, half of it at 10 tokens a second."""
+    """At most one interval after 11:59, half of it at 10 tokens a second of input and as many of output."""
     assert book.query(
-        "select restarts, unseen_seconds::double, unseen_tokens::double from marts.token_reconciliation_daily"
-        " where engine = 'llm/st-kind-0' and token_class = 'output'"
-    ) == [(1, 60, 300)]
+        "select evidence, unbooked_tokens::double from marts.doubts"
+        " where entity = 'llm/st-kind-0' and reason = 'unseen_tokens'"
+    ) == [("1 restarts, 60 s unseen", 600)]

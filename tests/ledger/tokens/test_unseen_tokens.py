@@ -75,20 +75,19 @@ def book(shared_book: Callable[[Shape], Seen]) -> Seen:
     ],
 )
 def test_what_no_sample_shows_is_counted(
-    book: Seen, model: str, restarts: int, unseen_seconds: float, unseen_tokens: float
+    book: Seen, model: str, restarts: int, unseen_seconds: int, unseen_tokens: float
 ) -> None:
     assert book.query(
-        "select restarts, unseen_seconds::double, unseen_tokens::double, is_lower_bound"
-        " from marts.token_reconciliation_daily where engine = ? and date = ?",
+        "select evidence, unbooked_tokens::double from marts.doubts"
+        " where reason = 'unseen_tokens' and entity = ? and date = ?",
         [f"llm/{model}-0", DAY],
-    ) == [(restarts, unseen_seconds, unseen_tokens, unseen_tokens > 0)]
+    ) == [(f"{restarts} restarts, {unseen_seconds} s unseen", unseen_tokens)] * (unseen_tokens > 0)
 
 
 @pytest.mark.parametrize(("model", "moved"), [("crashing", 360 * 210), ("brief", 1_200), ("blind", 1_200)])
 def test_what_is_booked_and_what_is_estimated_are_what_moved(book: Seen, model: str, moved: float) -> None:
     ((tokens,),) = book.query(
-        "select (booked_tokens + unseen_tokens)::double from marts.token_reconciliation_daily where engine = ?",
-        [f"llm/{model}-0"],
+        "select (output_tokens + unbooked_tokens)::double from marts.model_daily where model = ?", [model]
     )
     assert tokens == moved * RATE
 
@@ -106,10 +105,10 @@ def test_a_row_is_marked_from_a_hundredth_on(book: Seen, model: str, reasons: st
 
 
 def test_models_that_lose_more_than_a_hundredth_warn(book: Seen) -> None:
-    severity, rows = book.data_test(CHECK, "model, restarts, unseen_ratio")
+    severity, rows = book.data_test(CHECK, "model, doubted_tokens_ratio")
     assert (severity, sorted(rows)) == (
         "warn",
-        [("blind", 0, 0.05), ("brief", 0, 0.025), ("crashing", 360, round(30 / 210, 3))],
+        [("blind", 0.05), ("brief", 0.025), ("crashing", round(30 / 210, 3))],
     )
 
 

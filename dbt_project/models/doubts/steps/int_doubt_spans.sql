@@ -29,6 +29,12 @@ token_days as (
 
 ),
 
+tails as (
+
+    select * from {{ ref('int_engine_tails') }} where {{ in_run('date') }} and unseen_tokens > 0
+
+),
+
 token_ledger as (
 
     select * from {{ ref('token_ledger') }} where {{ in_run('date') }}
@@ -47,9 +53,33 @@ meter_days as (
 
 ),
 
+unread_gauges as (
+
+    select * from {{ ref('int_unread_gauges') }}
+
+),
+
+failed_entities as (
+
+    select * from {{ ref('int_failed_entities') }} where not is_held_back
+
+),
+
 ledger as (
 
     select * from {{ ref('energy_ledger') }} where {{ in_run('date') }}
+
+),
+
+meter_seconds as (
+
+    select
+        date,
+        meter_scope,
+        meter,
+        sum(covered_seconds) as covered_seconds
+    from ledger
+    group by date, meter_scope, meter
 
 ),
 
@@ -76,7 +106,7 @@ engine_days as (
         series.token_class,
         cast(null as double) as unbooked_tokens,
         case
-            when parts.basis in ('values', 'sum') then cast(parts.tracks as {{ dbt.type_string() }}) || ' lines of values in one counter'
+            when parts.basis in ('values', 'sum') then {{ rounded_text('parts.tracks') }} || ' lines of values in one counter'
             else 'falls of one counter'
         end as evidence
     from parts
@@ -89,10 +119,9 @@ engine_days as (
         engine,
         token_class,
         cast(unseen_tokens as double) as unbooked_tokens,
-        cast(restarts as {{ dbt.type_string() }}) || ' restarts, ' || cast(round(unseen_seconds, 0) as {{ dbt.type_string() }})
+        {{ rounded_text('restarts') }} || ' restarts, ' || {{ rounded_text('unseen_seconds') }}
             || ' s unseen' as evidence
-    from token_days
-    where unseen_tokens > 0
+    from tails
     union all
     select
         date,
@@ -100,7 +129,7 @@ engine_days as (
         engine,
         token_class,
         cast(null as double) as unbooked_tokens,
-        cross_check_metric || ' has ' || cast(round(cast(100 * cross_check_ratio as double), 1) as {{ dbt.type_string() }}) || ' %' as evidence
+        cross_check_metric || ' has ' || {{ rounded_text('100 * cross_check_ratio', 1) }} || ' %' as evidence
     from token_days
     where abs(cross_check_ratio) > 0.05 and (engine not like 'gateway:%' or cross_check_ratio > 0)
     union all
@@ -121,10 +150,71 @@ engine_days as (
         {{ engine }} as engine,
         cast(null as {{ dbt.type_string() }}) as token_class,
         cast(null as double) as unbooked_tokens,
-        'as ' || {{ other }} || ' over ' || cast(increments as {{ dbt.type_string() }}) || ' increments' as evidence
+        'as ' || {{ other }} || ' over ' || {{ rounded_text('increments') }} || ' increments' as evidence
     from pairs
     {% if not loop.last %}union all{% endif %}
     {% endfor %}
+    union all
+    select
+        date,
+        'unbalanced_tokens' as reason,
+        engine,
+        cast(null as {{ dbt.type_string() }}) as token_class,
+        cast(null as double) as unbooked_tokens,
+        {{ rounded_text('found', 3) }} || ' ' || unit || ', ' || expected as evidence
+    from failed_entities
+    where engine is not null
+
+),
+
+meter_doubts as (
+
+    select
+        meter_days.date,
+        'meters_disagree' as reason,
+        meter_days.meter_scope,
+        meter_days.meter,
+        dates.start_us as from_us,
+        dates.end_us as to_us,
+        {{ rounded_text(ratio('meter_days.metered_joules', 'meter_seconds.covered_seconds')) }} || ' W, ' || meter_days.cross_check_source
+            || ' has ' || {{ rounded_text(ratio('meter_days.cross_check_joules', 'meter_seconds.covered_seconds')) }} || ' W' as evidence
+    from meter_days
+    inner join dates on meter_days.date = dates.date
+    inner join meter_seconds on {{ equal_keys('meter_days', 'meter_seconds', ['date', 'meter_scope', 'meter']) }}
+    union all
+    select
+        failed_entities.date,
+        'unbalanced_joules' as reason,
+        failed_entities.meter_scope,
+        failed_entities.meter,
+        dates.start_us as from_us,
+        dates.end_us as to_us,
+        {{ rounded_text('failed_entities.found', 3) }} || ' ' || failed_entities.unit || ', ' || failed_entities.expected as evidence
+    from failed_entities
+    inner join dates on failed_entities.date = dates.date
+    where failed_entities.meter is not null
+    union all
+    select
+        date,
+        'unread_gauge' as reason,
+        meter_scope,
+        meter,
+        from_us,
+        to_us,
+        {{ rounded_text('100 * covered_ratio', 1) }} || ' % of its time' as evidence
+    from unread_gauges
+    union all
+    select
+        ledger.date,
+        'above_limit' as reason,
+        ledger.meter_scope,
+        ledger.meter,
+        {{ epoch_us('ledger.interval_start_at') }} as from_us,
+        {{ epoch_us('ledger.interval_start_at') }} + {{ grid_us() }} as to_us,
+        'more than ' || {{ rounded_text('limits.possible_watts') }} || ' W' as evidence
+    from ledger
+    inner join limits on {{ equal_keys('ledger', 'limits', ['date', 'meter_scope', 'meter']) }}
+    where cast(ledger.energy_joules as double) > limits.possible_watts * cast(ledger.covered_seconds as double) + 1e-3
 
 ),
 
@@ -145,34 +235,17 @@ final as (
     inner join dates on engine_days.date = dates.date
     union all
     select
-        meter_days.date,
-        'meters_disagree' as reason,
-        meter_days.meter_scope,
-        meter_days.meter,
+        date,
+        reason,
+        meter_scope,
+        meter,
         cast(null as {{ dbt.type_string() }}) as engine,
         cast(null as {{ dbt.type_string() }}) as token_class,
-        dates.start_us as from_us,
-        dates.end_us as to_us,
+        from_us,
+        to_us,
         cast(null as double) as unbooked_tokens,
-        meter_days.cross_check_source || ' has ' || cast(round(cast(100 * meter_days.cross_check_ratio as double), 1) as {{ dbt.type_string() }})
-            || ' %' as evidence
-    from meter_days
-    inner join dates on meter_days.date = dates.date
-    union all
-    select
-        ledger.date,
-        'above_limit' as reason,
-        ledger.meter_scope,
-        ledger.meter,
-        cast(null as {{ dbt.type_string() }}) as engine,
-        cast(null as {{ dbt.type_string() }}) as token_class,
-        {{ epoch_us('ledger.interval_start_at') }} as from_us,
-        {{ epoch_us('ledger.interval_start_at') }} + {{ grid_us() }} as to_us,
-        cast(null as double) as unbooked_tokens,
-        'more than ' || cast(round(limits.possible_watts, 0) as {{ dbt.type_string() }}) || ' W' as evidence
-    from ledger
-    inner join limits on {{ equal_keys('ledger', 'limits', ['date', 'meter_scope', 'meter']) }}
-    where cast(ledger.energy_joules as double) > limits.possible_watts * cast(ledger.covered_seconds as double) + 1e-3
+        evidence
+    from meter_doubts
 
 )
 
