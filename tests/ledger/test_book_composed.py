@@ -53,11 +53,10 @@ def test_nothing_is_booked_twice_and_nothing_is_lost(books: dict[str, Book]) -> 
     assert metered == booked == pytest.approx(sum(composed.JOULES.values()), rel=1e-9)
     assert meters == len(composed.BOARDS) + 3
     assert book.query("select * from marts.token_reconciliation_daily where difference_tokens <> 0") == []
-    # SGLang's counters at a request's end lag behind by 7 % of the input, which is a warning and harms nothing.
+    # SGLang's counters at a request's end lag behind by 7 % of the input, which is less than ten minutes of it.
     # The board with a gauge alone is silent for 40 minutes of its hour, and the restart within this hour hides more
     # than 1 % of an engine's tokens.
     assert book.failed_tests() == {
-        "token_cross_checks_agree",
         "series_cover_their_days",
         "engines_are_seen_to_their_end",
     }

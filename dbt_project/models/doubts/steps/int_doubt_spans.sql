@@ -1,5 +1,7 @@
 -- From when to when which figure of which board or engine is in doubt: one row per date, reason, entity and span.
 -- `unbooked_tokens` are what the book lacks of them; NULL where that is not known.
+{% set lag_seconds = 600 %}
+
 with dates as (
 
     select * from {{ ref('stg_run_dates') }}
@@ -38,6 +40,18 @@ tails as (
 token_ledger as (
 
     select * from {{ ref('token_ledger') }} where {{ in_run('date') }}
+
+),
+
+-- How long each engine was at work: a counter that counts a request at its end lags by what is running.
+engine_seconds as (
+
+    select
+        date,
+        engine,
+        count(distinct interval_start_at) * {{ var('grid_seconds') }} as seconds
+    from token_ledger
+    group by date, engine
 
 ),
 
@@ -124,14 +138,16 @@ engine_days as (
     from tails
     union all
     select
-        date,
+        token_days.date,
         'token_counters_disagree' as reason,
-        engine,
-        token_class,
+        token_days.engine,
+        token_days.token_class,
         cast(null as double) as unbooked_tokens,
-        cross_check_metric || ' has ' || {{ rounded_text('100 * cross_check_ratio', 1) }} || ' %' as evidence
+        token_days.cross_check_metric || ' has ' || {{ rounded_text('100 * token_days.cross_check_ratio', 1) }} || ' %' as evidence
     from token_days
-    where abs(cross_check_ratio) > 0.05 and (engine not like 'gateway:%' or cross_check_ratio > 0)
+    left join engine_seconds on token_days.date = engine_seconds.date and token_days.engine = engine_seconds.engine
+    where abs(token_days.cross_check_ratio) > greatest(0.05, coalesce({{ lag_seconds }} / engine_seconds.seconds, 0))
+        and (token_days.engine not like 'gateway:%' or token_days.cross_check_ratio > 0)
     union all
     select distinct
         date,
