@@ -85,9 +85,10 @@ addresses as (
     from (
         select site, host, node, name, is_exporters from sights
         union all
+        {% for label in ['internal_ip', 'host_ip', 'pod_ip'] -%}
         select
             sources.site,
-            {{ label_value('raw_series.labels', "'internal_ip'") }} as host,
+            {{ label_value('raw_series.labels', "'" ~ label ~ "'") }} as host,
             cast(null as {{ dbt.type_string() }}) as node,
             coalesce(
                 {{ label_value('raw_series.labels', "'exported_node'") }}, {{ label_value('raw_series.labels', "'node'") }}
@@ -97,6 +98,8 @@ addresses as (
         inner join metric_catalog on raw_series.source_kind = metric_catalog.source_kind and raw_series.metric = metric_catalog.metric
         inner join sources on raw_series.source = sources.source
         where metric_catalog.quantity = 'node_info'
+        {% if not loop.last %}union all{% endif %}
+        {% endfor %}
     ) as named
     where regexp_extract(host, {{ address }}, 0) <> ''
     group by site, host

@@ -47,6 +47,13 @@ def series() -> list[Series]:
         powered("h-kube", "h-kube", instance="10.244.0.5:9400"),
         ("kube_node_info", {"node": "h-kube", "internal_ip": "10.9.0.5", "instance": "10.244.0.9:8080"}, steady(1)),
         packages("10.9.0.5:9100"),
+        # The address of a pod, of which kube-state-metrics has the node and the node's address.
+        powered("h-inside", "dcgm-exporter-ccccc", instance="10.244.3.7:9400"),
+        ("kube_pod_info", {
+            "pod": "dcgm-exporter-ccccc", "namespace": "gpu", "node": "h-inside", "created_by_kind": "DaemonSet",
+            "pod_ip": "10.244.3.7", "host_ip": "10.9.0.6", "instance": "10.244.0.9:8080",
+        }, steady(1)),
+        packages("10.9.0.6:9100"),
         # Twins. Hosts of a pool, whose names end as a pod's.
         powered("h-pool-1", "h-pool-ab12c", node="h-pool"),
         powered("h-pool-2", "h-pool-de34f", node="h-pool"),
@@ -74,6 +81,7 @@ def book(shared_book: Callable[[Shape], Seen]) -> Seen:
         ("h-docker", [("h-docker", 300, 200)]),
         ("h-named", [("h-named", 300, 129)]),  # 0.43 of the board
         ("h-kube", [("h-kube", 300, 129)]),
+        ("h-inside", [("h-inside", 300, 129)]),
         ("h-pool-1", [("h-pool-ab12c", 300, 129)]),
         ("h-pool-2", [("h-pool-de34f", 300, 129)]),
         ("h-own", [("h-own.example.com", 300, 129)]),
@@ -90,7 +98,7 @@ def test_a_board_is_on_its_node_with_the_nodes_meter(book: Seen, name: str, node
     assert rows == nodes
 
 
-@pytest.mark.parametrize("address", ["10.9.0.2", "10.9.0.3", "10.9.0.5"])
+@pytest.mark.parametrize("address", ["10.9.0.2", "10.9.0.3", "10.9.0.5", "10.9.0.6"])
 def test_packages_of_a_node_with_boards_are_not_booked_beside_them(book: Seen, address: str) -> None:
     assert book.query(f"select * from marts.energy_ledger where meter like '%{address}%' or meter_scope = 'node'") == []
 
