@@ -253,9 +253,12 @@ identified as (
         coalesce(
             located.device_uuid,
             coalesce(node_aliases.node, host_names.node, located.named_node, series.source) || '/' || located.device_index
-        ) as device
+        ) as device,
+        device_infos.metric is not null as is_device_info
     from located
     inner join series on located.series_id = series.series_id
+    left join (select distinct source_kind, metric from metric_catalog where quantity = 'device_info') as device_infos
+        on series.source_kind = device_infos.source_kind and series.metric = device_infos.metric
     left join node_aliases on located.named_node = node_aliases.alias
     left join sources on series.source = sources.source
     left join host_names on coalesce(sources.site, '') = host_names.site and located.named_node = host_names.name
@@ -263,15 +266,14 @@ identified as (
 ),
 
 -- Some exporters name a board's type in a series of its own.
-device_infos as (
+boards as (
 
     select
-        identified.device,
-        min(identified.device_type) as device_type
+        *,
+        case when device is not null
+            then min(case when is_device_info then device_type end) over (partition by device)
+        end as info_device_type
     from identified
-    inner join catalogued on identified.series_id = catalogued.series_id and catalogued.quantity = 'device_info'
-    where identified.device is not null
-    group by identified.device
 
 ),
 
@@ -284,7 +286,7 @@ placed as (
         coalesce(
             devices.device_type,
             device_type_aliases.device_type,
-            {{ name_of_source('coalesce(located.device_type, device_infos.device_type)') }}
+            {{ name_of_source('coalesce(located.device_type, located.info_device_type)') }}
         ) as device_type,
         located.namespace,
         -- A batch job holds its boards as a pod does.
@@ -344,39 +346,41 @@ placed as (
             when catalogued.meter_scope = 'facility' then coalesce(located.facility, sources.site, {{ unknown() }})
         end as meter
     from catalogued
-    left join identified as located on catalogued.series_id = located.series_id
+    left join boards as located on catalogued.series_id = located.series_id
     left join devices on located.device = devices.device_uuid
-    left join device_infos on located.device = device_infos.device
-    left join device_type_aliases on coalesce(located.device_type, device_infos.device_type) = device_type_aliases.alias
+    left join device_type_aliases on coalesce(located.device_type, located.info_device_type) = device_type_aliases.alias
     left join model_aliases on located.model = model_aliases.alias
     left join engine_targets on located.instance = engine_targets.target
     left join sources on catalogued.source = sources.source
 
 ),
 
--- A rank without digits has no number. Of the engines with such a rank, the labels of each series besides its ranks.
+-- A rank without digits has no number.
+ranked as (
+
+    select
+        *,
+        pipeline_rank_word || tensor_rank_word as rank_words,
+        max(case when stream = 'tokens' and pipeline_rank_word || tensor_rank_word <> '' then 1 else 0 end)
+            over (partition by engine) = 1 and engine is not null as has_rank_words
+    from placed
+
+),
+
+-- Of the engines with such a rank, the labels of each series besides its ranks.
 other_labels as (
 
     select
-        ranked.series_id,
+        worded.series_id,
         {{ joined_in_order("labels.label || '=' || labels.value") }} as other_labels
-    from (
-        select distinct
-            placed.series_id,
-            placed.source_kind
-        from placed
-        inner join (
-            select distinct engine from placed where stream = 'tokens' and pipeline_rank_word || tensor_rank_word <> ''
-        ) as worded
-            on placed.engine = worded.engine
-    ) as ranked
-    inner join labels on ranked.series_id = labels.series_id
+    from (select distinct series_id, source_kind from ranked where has_rank_words) as worded
+    inner join labels on worded.series_id = labels.series_id
     left join label_catalog
-        on ranked.source_kind = label_catalog.source_kind
+        on worded.source_kind = label_catalog.source_kind
         and labels.label = label_catalog.label
         and label_catalog.attribute in ('tensor_rank', 'pipeline_rank')
     where label_catalog.label is null
-    group by ranked.series_id
+    group by worded.series_id
 
 ),
 
@@ -385,27 +389,22 @@ other_labels as (
 -- before it.
 counted_series as (
 
-    select placed.*
-    from placed
-    left join other_labels on placed.series_id = other_labels.series_id
-    where other_labels.series_id is null
-    qualify stream <> 'tokens'
-        or rank() over (partition by source, metric, engine, data_rank order by pipeline_rank, tensor_rank) = 1
-    union all
-    select placed.*
-    from placed
-    inner join other_labels on placed.series_id = other_labels.series_id
-    qualify case
-        when pipeline_rank_word || tensor_rank_word = ''
-            then rank() over (
-                partition by source, metric, engine, data_rank, pipeline_rank_word || tensor_rank_word = ''
-                order by pipeline_rank, tensor_rank
+    select ranked.*
+    from ranked
+    left join other_labels on ranked.series_id = other_labels.series_id
+    qualify ranked.stream <> 'tokens'
+        or case
+            when other_labels.series_id is null or ranked.rank_words = ''
+                then rank() over (
+                    partition by ranked.source, ranked.metric, ranked.engine, ranked.data_rank,
+                    other_labels.series_id is null, ranked.rank_words = ''
+                    order by ranked.pipeline_rank, ranked.tensor_rank
+                ) = 1
+            else rank() over (
+                partition by ranked.source, ranked.metric, ranked.engine, ranked.data_rank, other_labels.other_labels
+                order by ranked.pipeline_rank, ranked.tensor_rank, ranked.pipeline_rank_word, ranked.tensor_rank_word
             ) = 1
-        else rank() over (
-            partition by source, metric, engine, data_rank, other_labels
-            order by pipeline_rank, tensor_rank, pipeline_rank_word, tensor_rank_word
-        ) = 1
-    end
+        end
 
 ),
 
@@ -419,7 +418,7 @@ described_engines as (
         engines.team,
         engines.role,
         engines.node
-    from (select distinct engine from counted_series where engine is not null) as named
+    from (select distinct engine from placed where engine is not null) as named
     inner join engines on {{ fits('named.engine', 'engines.engine', 'engines.is_prefix') }}
     qualify row_number() over (partition by named.engine order by engines.entry) = 1
 
