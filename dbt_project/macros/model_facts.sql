@@ -56,7 +56,7 @@
     ) end as listed_reasons
 {%- endmacro %}
 
-{# What a row must have of tokens in doubt is divided by these. #}
+{# What tokens in doubt are divided by; the rows of tenants have no total. #}
 {% macro booked_tokens() %}{{ return('coalesce(total_tokens, output_tokens)') }}{% endmacro %}
 {% macro tenant_tokens() %}{{ return('(coalesce(input_tokens, 0) + coalesce(output_tokens, 0))') }}{% endmacro %}
 

@@ -46,8 +46,8 @@ def refusals(usage: pd.DataFrame) -> pd.Series:
 
 
 def vetoes(usage: pd.DataFrame) -> pd.Series:
-    """What forbids a cut, by row of `usage`: figures in doubt, pressure, or an SLO that even the lowest load broke. None
-    where nothing does, or no source reports it."""
+    """What forbids a cut, by row of `usage`: figures in doubt, pressure, or an SLO that even the lowest load broke.
+    None where nothing does, or no source reports it."""
     reasons = [
         (usage["doubt_reasons"].fillna("") != "", IN_DOUBT),
         (_share(usage["queued_intervals"], usage["pressure_intervals"]) > PRESSURE_RATIO, "queueing"),
@@ -317,8 +317,9 @@ def identity(*names: Any) -> str:
 
 
 SHOWN = (
-    "doubt_reasons", "coverage_ratio", "days", "gpu_activity_ratio", "demand_tokens_per_second_mean", "demand_tokens_per_second_p99",
-    "demand_tokens_per_second_max", "capacity_tokens_per_second_per_gpu", "capacity_tokens_per_second",
+    "doubt_reasons", "coverage_ratio", "days", "gpu_activity_ratio",
+    "demand_tokens_per_second_mean", "demand_tokens_per_second_p99", "demand_tokens_per_second_max",
+    "capacity_tokens_per_second_per_gpu", "capacity_tokens_per_second",
     "capacity_basis", "is_capacity_lower_bound",
     "recommended_capacity_tokens_per_second", "intervals", "short_intervals", "published_model",
     "precision", "weights_gib", "active_weights_gib", "weights_basis", "kv_bytes_per_token", "kv_basis",

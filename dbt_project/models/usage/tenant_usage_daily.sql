@@ -15,7 +15,7 @@ with model_hours as (
         {{ (model_keys() + classes + facts + doubt_facts()) | join(', ') }},
         doubt_reasons,
         {% for fact in token_doubts -%}
-        {{ ratio(fact, booked_tokens()) }} as {{ fact }}_ratio,
+        {{ ratio(fact, booked_tokens()) }} as {{ fact }}_part,
         {% endfor -%}
         {{ weighted_tokens('coalesce(computed_input_tokens, input_tokens)', 'cached_input_tokens', 'output_tokens') }} as weighted_tokens
     from {{ ref('model_hourly') }}
@@ -34,7 +34,7 @@ asked as (
 
     select
         {{ columns_of('model_hours', ['date'] + hour_keys + classes + facts + ['doubted_joules', 'doubt_reasons']) }},
-        {{ columns_of('model_hours', ['doubted_tokens_ratio', 'unbooked_tokens_ratio']) }},
+        {{ columns_of('model_hours', ['doubted_tokens_part', 'unbooked_tokens_part']) }},
         model_hours.weighted_tokens as engine_tokens,
         tenant_hours.request_team,
         tenant_hours.tenant,
@@ -119,8 +119,8 @@ shares as (
             ) }} as {{ fact }},
         {% endfor -%}
         doubt_reasons,
-        doubted_tokens_ratio,
-        unbooked_tokens_ratio
+        doubted_tokens_part,
+        unbooked_tokens_part
     from running
 
 ),
@@ -131,7 +131,7 @@ doubted_shares as (
     select
         *,
         {% for fact in token_doubts -%}
-        {{ exact('cast(' ~ tenant_tokens() ~ ' as double) * ' ~ fact ~ '_ratio') }} as {{ fact }}{{ ',' if not loop.last }}
+        {{ exact('cast(' ~ tenant_tokens() ~ ' as double) * ' ~ fact ~ '_part') }} as {{ fact }}{{ ',' if not loop.last }}
         {% endfor %}
     from shares
 
