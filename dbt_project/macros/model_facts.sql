@@ -56,15 +56,19 @@
     ) end as listed_reasons
 {%- endmacro %}
 
+{# What tokens in doubt are divided by; the rows of tenants have no total. #}
+{% macro booked_tokens() %}{{ return('coalesce(total_tokens, output_tokens)') }}{% endmacro %}
+{% macro tenant_tokens() %}{{ return('(coalesce(input_tokens, 0) + coalesce(output_tokens, 0))') }}{% endmacro %}
+
 {# From `listed_reasons`, those of the row's parts. Where counters are not booked at all the row has no tokens to
    divide by. #}
-{% macro doubt_columns() -%}
+{% macro doubt_columns(tokens=booked_tokens(), has_facts=true) -%}
     {%- set energy_ratio = ratio('doubted_joules', 'energy_joules') %}
     {%- set tokens_ratio = ratio(
         '(coalesce(doubted_tokens, 0) + coalesce(unbooked_tokens, 0))',
-        '(coalesce(total_tokens, output_tokens) + coalesce(unbooked_tokens, 0))'
+        '(' ~ tokens ~ ' + coalesce(unbooked_tokens, 0))'
     ) %}
-    {%- for fact in doubt_facts() -%}
+    {%- for fact in doubt_facts() if has_facts -%}
     cast({{ fact }} as {{ exact_type() }}) as {{ fact }},
     {% endfor -%}
     case when listed_reasons is not null then coalesce({{ energy_ratio }}, 0e0) end as doubted_energy_ratio,
@@ -77,6 +81,24 @@
             then listed_reasons
         when listed_reasons is not null then ''
     end as doubt_reasons
+{%- endmacro %}
+
+{% macro doubt_names() %}{{ return(['doubted_energy_ratio', 'doubted_tokens_ratio', 'doubt_reasons']) }}{% endmacro %}
+
+{# How much of the rows of the same keys together is in doubt, and why: the keys and `doubt_names`. #}
+{% macro doubts_by(relation, keys, tokens=booked_tokens()) -%}
+    select
+        {{ keys | join(', ') }},
+        {{ doubt_columns(tokens='booked_tokens', has_facts=false) }}
+    from (
+        select
+            {{ keys | join(', ') }},
+            {{ exact_sum('energy_joules') }} as energy_joules,
+            {{ exact_sum(tokens) }} as booked_tokens,
+            {{ summed_doubts() }}
+        from {{ relation }}
+        group by {{ keys | join(', ') }}
+    ) as summed
 {%- endmacro %}
 
 {# Money has its own type. #}

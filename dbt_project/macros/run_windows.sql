@@ -11,7 +11,7 @@ case
 {%- endmacro %}
 
 {# CTEs from `windows` and the models that they name to `window_readings` (window_id, start_us, end_us, meter_scope,
-   purpose, reading_id, quantity, possible_watts, sampling_interval_seconds, window_reading): of each meter the reading
+   meter, engine, purpose, reading_id, quantity, possible_watts, sampling_interval_seconds, window_reading): of each meter the reading
    that books it (`energy`) and its best gauge (`watts`), of each engine its counters of tokens (`tokens`), for the
    part of the window that they count. #}
 {% macro window_reading_ctes(ledger, meters, reading_days, series, scrape_copies, token_choices, engine_days, engine_roles) %}
@@ -47,6 +47,7 @@ energy_readings as (
         window_meters.end_us,
         window_meters.meter_scope,
         window_meters.meter,
+        cast(null as {{ dbt.type_string() }}) as engine,
         'energy' as purpose,
         booked_meters.reading_id,
         booked_meters.quantity,
@@ -68,6 +69,7 @@ gauge_readings as (
         window_meters.end_us,
         window_meters.meter_scope,
         window_meters.meter,
+        cast(null as {{ dbt.type_string() }}) as engine,
         'watts' as purpose,
         reading_days.reading_id,
         reading_days.quantity,
@@ -97,6 +99,7 @@ token_readings as (
         least(windows.end_us, min(token_choices.to_us)) as end_us,
         cast(null as {{ dbt.type_string() }}) as meter_scope,
         cast(null as {{ dbt.type_string() }}) as meter,
+        series.engine,
         'tokens' as purpose,
         series.reading_id,
         series.token_class as quantity,
@@ -119,7 +122,7 @@ token_readings as (
         -- A prompt counts at the engine that computed it, output where it was decoded.
         and coalesce(engine_roles.role, 'unified') <> case series.token_class when 'input' then 'decode' else 'prefill' end
         and (windows.engine is not null or coalesce(series.model, engine_days.model) = windows.model)
-    group by windows.window_id, windows.start_us, windows.end_us, series.reading_id, series.token_class
+    group by windows.window_id, windows.start_us, windows.end_us, series.reading_id, series.engine, series.token_class
     having greatest(windows.start_us, max(token_choices.from_us)) < least(windows.end_us, min(token_choices.to_us))
 
 ),

@@ -344,7 +344,7 @@ def _confidence(rows: pd.DataFrame) -> pd.Series:
 
 
 SHOWN = (
-    *("coverage_ratio", "days", "gpu_activity_ratio", "nodes"),
+    *("doubt_reasons", "coverage_ratio", "days", "gpu_activity_ratio", "nodes"),
     *("demand_tokens_per_second_mean", "capacity_tokens_per_second"),
     *("capacity_basis", "needed_gib", "weights_gib", "weights_basis", "memory_gib", "running_requests_max"),
     *("kv_cache_usage_ratio_max", "has_queue_telemetry", "queued_intervals", "pressure_intervals", "min_replicas"),

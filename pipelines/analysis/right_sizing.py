@@ -26,6 +26,7 @@ GROUP = ["site", "deployment", "model", "role"]  # of which one recommendation c
 ALLOWED_SHORT_RATIO = 0.01  # share of intervals in which a recommended size may have been short
 PRESSURE_RATIO = 0.01  # share of time with queues, preemptions or a full cache from which nothing is cut
 LEAST_COVERAGE_RATIO = 0.9
+IN_DOUBT = "figures_in_doubt"  # forbids sleep as well
 CUTS = ("fewer_replicas", "fewer_gpus", "newer_device", "smaller_device", "power_cap")
 SMALLER_ENGINES = ("fewer_gpus", "smaller_device")  # each has less than an engine of today
 CHANGES = (*CUTS, "spin_down", "sleep_outside_hours")
@@ -45,9 +46,10 @@ def refusals(usage: pd.DataFrame) -> pd.Series:
 
 
 def vetoes(usage: pd.DataFrame) -> pd.Series:
-    """What forbids a cut, by row of `usage`: pressure, or an SLO that even the lowest load broke. None where nothing
-    does, or no source reports it."""
+    """What forbids a cut, by row of `usage`: figures in doubt, pressure, or an SLO that even the lowest load broke.
+    None where nothing does, or no source reports it."""
     reasons = [
+        (usage["doubt_reasons"].fillna("") != "", IN_DOUBT),
         (_share(usage["queued_intervals"], usage["pressure_intervals"]) > PRESSURE_RATIO, "queueing"),
         (_share(usage["preempted_hours"], usage["hours"]) > PRESSURE_RATIO, "preemptions"),
         (_share(usage["full_cache_hours"], usage["hours"]) > PRESSURE_RATIO, "kv_cache_pressure"),
@@ -166,7 +168,12 @@ def recommend(
     cuts = cuts.assign(reason_code=reasons)
     to_try = assessed[is_allowed & is_trial]
     found = pd.concat(
-        [_spin_downs(assessable[assessable["veto"].isna()]), _sleeps(assessable, hours), cuts, to_try],
+        [
+            _spin_downs(assessable[assessable["veto"].isna()]),
+            _sleeps(assessable[assessable["veto"] != IN_DOUBT], hours),
+            cuts,
+            to_try,
+        ],
         ignore_index=True,
     )
     found = found.reindex(columns=[*found.columns.difference(power_caps.COLUMNS), *power_caps.COLUMNS])
@@ -310,8 +317,9 @@ def identity(*names: Any) -> str:
 
 
 SHOWN = (
-    "coverage_ratio", "days", "gpu_activity_ratio", "demand_tokens_per_second_mean", "demand_tokens_per_second_p99",
-    "demand_tokens_per_second_max", "capacity_tokens_per_second_per_gpu", "capacity_tokens_per_second",
+    "doubt_reasons", "coverage_ratio", "days", "gpu_activity_ratio",
+    "demand_tokens_per_second_mean", "demand_tokens_per_second_p99", "demand_tokens_per_second_max",
+    "capacity_tokens_per_second_per_gpu", "capacity_tokens_per_second",
     "capacity_basis", "is_capacity_lower_bound",
     "recommended_capacity_tokens_per_second", "intervals", "short_intervals", "published_model",
     "precision", "weights_gib", "active_weights_gib", "weights_basis", "kv_bytes_per_token", "kv_basis",
@@ -332,7 +340,7 @@ def evidence(row: dict[str, Any], names: Sequence[str]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if value is None or value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
+    if value is None or value is pd.NA or value == "" or (isinstance(value, float) and not math.isfinite(value)):
         return None
     if isinstance(value, bool | np.bool_):
         return bool(value)

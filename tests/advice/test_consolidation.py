@@ -112,6 +112,7 @@ def test_a_request_that_ran_without_a_token_is_no_silence() -> None:
         ({"days": 6}, "insufficient_data", "short_lookback"),
         ({"intervals": np.nan, "coverage_ratio": 0.0}, "insufficient_data", "no_token_telemetry"),
         ({"queued_intervals": 100}, "keep", "queueing"),
+        ({"doubt_reasons": "meters_disagree"}, "keep", "figures_in_doubt"),
         ({"min_replicas": 2}, "keep", "min_replicas"),
     ],
 )

@@ -106,6 +106,18 @@ def test_a_node_of_a_device_without_a_power_meter_is_not_emptied(marts: duckdb.D
     assert _read(marts).unknown_nodes == {"n1"}
 
 
+def test_a_deployment_in_doubt_keeps_what_it_has(marts: duckdb.DuckDBPyConnection) -> None:
+    """It sleeps from 17 to 9 otherwise."""
+    ledger(marts, {"e1": ("n0", ["a", "b", "c", "d"])})
+    marts.execute("update marts.deployment_usage set doubt_reasons = 'hidden_processes'")
+    write_consolidation(marts)
+    write_right_sizing(marts)
+    kept = "select kind, reason_code, evidence->>'doubt_reasons', saving_kwh_month from published"
+    for table in ("consolidation", "right_sizing"):
+        rows = marts.execute(f"{kept}.{table}").fetchall()
+        assert rows == [("keep", "figures_in_doubt", "hidden_processes", None)]
+
+
 def test_a_fleet_without_tokens_is_not_known(marts: duckdb.DuckDBPyConnection) -> None:
     ledger(marts, {"e1": ("n0", ["a"])})
     marts.execute("delete from marts.model_intervals")

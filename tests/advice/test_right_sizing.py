@@ -183,6 +183,21 @@ def test_pressure_vetoes_a_cut(change: dict[str, Any], reason: str) -> None:
     assert kinds(rows_of(usage(just))) == [("fewer_replicas", "demand_fits")]
 
 
+def test_a_deployment_whose_figures_are_in_doubt_stays_as_it_is() -> None:
+    """Neither fewer replicas nor sleep in idle nights nor a stop; what was not assessed is advised as before."""
+    hours = week(NIGHTS).assign(train_weeks=3, train_idle_weeks=3, held_intervals=12, held_busy_intervals=0)
+    silent = {"busy_intervals": 0, "train_busy_intervals": 0, "held_busy_intervals": 0, "active_time_ratio": 0}
+    doubted = {"doubt_reasons": "hidden_processes,unseen_tokens"}
+    for changes in ({}, silent):
+        (row,) = rows_of(usage(changes | doubted), hours=hours).to_dict("records")
+        assert (row["kind"], row["reason_code"], row["recommended_gpus"]) == ("keep", "figures_in_doubt", 4)
+        assert json.loads(row["evidence"])["doubt_reasons"] == "hidden_processes,unseen_tokens"
+    for clean in ("", None):
+        rows = rows_of(usage({"doubt_reasons": clean}), hours=hours)
+        assert kinds(rows) == [("fewer_replicas", "demand_fits"), ("sleep_outside_hours", "idle_hours")]
+        assert "doubt_reasons" not in json.loads(rows.iloc[0]["evidence"])
+
+
 def test_an_slo_that_the_lowest_load_broke_vetoes_a_cut_whatever_benchmarks_say() -> None:
     broken = {"capacity_tokens_per_second_per_gpu": np.nan, "capacity_tokens_per_second": np.nan}
     assert kinds(rows_of(usage(broken | {"active_weights_gib": 0.1}))) == [("keep", "slo_missed")]

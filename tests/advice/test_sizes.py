@@ -24,6 +24,7 @@ NO_BENCHMARKS = pd.DataFrame(
 DEPLOYMENT = {
     "held_back_dates": None,
     "is_complete": True,
+    "doubt_reasons": "",
     "as_of_date": pd.Timestamp("2026-10-28"),
     "last_seen_date": pd.Timestamp("2026-10-28"),
     "lookback_start_at": pd.Timestamp("2026-10-01", tz="UTC"),

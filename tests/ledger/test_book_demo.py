@@ -36,6 +36,21 @@ def true_joules(window: Window) -> dict[str, float]:
     return demo_truth.truth(window)["joules"]
 
 
+def test_nothing_of_the_demo_is_in_doubt(book: Book) -> None:
+    """In no table; rows without joules and tokens are not assessed."""
+    tables = book.query(
+        "select schema_name || '.' || table_name from duckdb_columns()"
+        " where schema_name in ('marts', 'finance') and column_name = 'doubt_reasons' order by 1"
+    )
+    assert {
+        table: book.query(f"select distinct doubt_reasons from {table} where doubt_reasons <> ''")
+        for (table,) in tables
+    } == {table: [] for (table,) in tables}
+    assert book.query("select distinct doubt_reasons from marts.deployment_usage") == [("",)]
+    assert book.query("select distinct doubt_reasons from marts.run_windows") == [("",)]
+    assert book.query("select distinct doubt_reasons from finance.unit_cost") == [("",)]
+
+
 # --- the mission's table ----------------------------------------------------------------------------------------------
 
 

@@ -40,6 +40,11 @@ def test_the_six_official_watts_are_reproduced_to_a_millionth(book: Book) -> Non
 
 
 @pytest.mark.rest
+def test_no_window_is_in_doubt(book: Book) -> None:
+    assert book.query("select distinct doubt_reasons from marts.run_windows where energy_joules is not null") == [("",)]
+
+
+@pytest.mark.rest
 def test_the_six_joules_per_token_are_reproduced_to_a_thousandth(book: Book) -> None:
     found = dict(
         book.query(

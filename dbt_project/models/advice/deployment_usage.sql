@@ -112,25 +112,39 @@ unmetered_held as (
 
 ),
 
-metered_held as (
+lookback_days as (
 
     select
-        lookback.as_of_date,
-        {{ columns_of('days', curve_keys()) }},
-        min(days.date) as first_date,
-        max(days.date) as last_date,
-        count(distinct days.date) as days,
-        {% for fact in day_facts -%}
-        cast(sum(days.{{ fact }}) as {{ fact_type(fact) }}) as {{ fact }},
-        {% endfor -%}
-        {{ exact_sum('days.claimed_gpu_seconds') }} as claimed_gpu_seconds,
-        cast(null as double) as gpu_activity_ratio
+        days.*,
+        lookback.as_of_date
     from days
     cross join lookback
     where {{ in_lookback('days.date', 'lookback.as_of_date') }}
-        and days.energy_joules is not null
-        and days.model not in ({{ unallocated() }}, {{ unknown() }})
-    group by lookback.as_of_date, {{ columns_of('days', curve_keys()) }}
+
+),
+
+metered_held as (
+
+    select
+        as_of_date,
+        {{ curve_keys() | join(', ') }},
+        min(date) as first_date,
+        max(date) as last_date,
+        count(distinct date) as days,
+        {% for fact in day_facts -%}
+        cast(sum({{ fact }}) as {{ fact_type(fact) }}) as {{ fact }},
+        {% endfor -%}
+        {{ exact_sum('claimed_gpu_seconds') }} as claimed_gpu_seconds,
+        cast(null as double) as gpu_activity_ratio
+    from lookback_days
+    where energy_joules is not null and model not in ({{ unallocated() }}, {{ unknown() }})
+    group by as_of_date, {{ curve_keys() | join(', ') }}
+
+),
+
+doubts as (
+
+    {{ doubts_by('lookback_days', curve_keys()) }}
 
 ),
 
@@ -361,13 +375,15 @@ joined as (
         case
             when loads.parked_seconds >= 3600 then {{ ratio('loads.parked_joules', 'loads.parked_gpu_seconds') }}
         end as measured_parked_watts,
-        device_types.idle_watts_loaded
+        device_types.idle_watts_loaded,
+        {{ columns_of('doubts', doubt_names()) }}
     from held
     left join whole_sizes on {{ equal_keys('held', 'whole_sizes', curve_keys()) }}
     left join node_sizes on {{ equal_keys('held', 'node_sizes', curve_keys()) }}
     left join loads on {{ equal_keys('held', 'loads', curve_keys()) }}
     left join slo_capacity on {{ equal_keys('held', 'slo_capacity', curve_keys()) }}
     left join device_types on held.device_type = device_types.device_type
+    left join doubts on {{ equal_keys('held', 'doubts', curve_keys()) }}
 
 ),
 
@@ -425,6 +441,7 @@ final as (
         {{ ratio('energy_cost_usd', 'gpu_seconds') }} * 3600 * 730 * gpus as energy_cost_usd_month,
         {{ ratio('capacity_cost_usd', 'claimed_gpu_seconds') }} * 3600 * 730 * gpus as capacity_cost_usd_month,
         {{ ratio('location_gco2e', 'gpu_seconds') }} * 3600 * 730 * gpus / 1000 as location_kgco2e_month,
+        {{ doubt_names() | join(', ') }},
         lookback.held_back_dates,
         lookback.is_complete
     from joined

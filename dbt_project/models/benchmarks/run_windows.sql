@@ -25,6 +25,12 @@ held_back_dates as (
 
 ),
 
+doubt_spans as (
+
+    select * from {{ ref('int_doubt_spans') }} where reason <> 'part_left_a_sum'
+
+),
+
 meter_errors as (
 
     select * from {{ ref('meter_errors') }}
@@ -147,6 +153,8 @@ clipped_steps as (
 
     select
         readings.*,
+        steps.start_us as step_start_us,
+        steps.end_us as step_end_us,
         case
             when readings.purpose = 'energy' or not steps.is_impossible
                 then {{ clipped_joules('steps', 'readings.start_us', 'readings.end_us') }}
@@ -182,6 +190,98 @@ totals as (
         sum(case when quantity = 'output' then total end) as counted_output_tokens,
         sum(case when quantity = 'input' then total end) as counted_input_tokens
     from clipped_steps
+    group by window_id
+
+),
+
+-- Tokens that the window states are no counter's.
+doubted_readings as (
+
+    select
+        readings.window_id,
+        readings.window_reading,
+        spans.reason,
+        spans.from_us,
+        spans.to_us,
+        readings.start_us,
+        cast(null as double) as unbooked_tokens,
+        cast(null as {{ dbt.type_string() }}) as engine_class
+    from window_readings as readings
+    inner join doubt_spans as spans on {{ equal_keys('readings', 'spans', ['meter_scope', 'meter']) }}
+    where readings.purpose = 'energy' and spans.from_us < readings.end_us and spans.to_us > readings.start_us
+    union all
+    select
+        readings.window_id,
+        readings.window_reading,
+        spans.reason,
+        spans.from_us,
+        spans.to_us,
+        readings.start_us,
+        spans.unbooked_tokens * (least(spans.to_us, readings.end_us) - greatest(spans.from_us, readings.start_us))
+            / (spans.to_us - spans.from_us) as unbooked_tokens,
+        readings.engine || ' ' || readings.quantity as engine_class
+    from window_readings as readings
+    inner join doubt_spans as spans
+        on readings.engine = spans.engine and coalesce(spans.token_class, readings.quantity) = readings.quantity
+    inner join windows on readings.window_id = windows.window_id
+    where coalesce(windows.output_tokens, windows.total_tokens) is null
+        and spans.from_us < readings.end_us
+        and spans.to_us > readings.start_us
+
+),
+
+-- Of the spans of a step the first one counts what it has; of the readings of an engine's class, too, what is not booked.
+doubted_pieces as (
+
+    select
+        steps.window_id,
+        case
+            when steps.purpose = 'energy'
+                and row_number() over (partition by steps.window_reading, steps.step_start_us order by spans.reason, spans.from_us) = 1
+                then steps.total
+        end as doubted_joules,
+        case
+            when steps.purpose = 'tokens'
+                and row_number() over (partition by steps.window_reading, steps.step_start_us order by spans.reason, spans.from_us) = 1
+                then steps.total
+        end as doubted_tokens,
+        cast(null as double) as unbooked_tokens,
+        spans.reason as doubt_reasons
+    from clipped_steps as steps
+    inner join doubted_readings as spans
+        on steps.window_reading = spans.window_reading
+        and spans.from_us < steps.step_end_us
+        and spans.to_us > steps.step_start_us
+    where spans.unbooked_tokens is null
+    union all
+    select
+        window_id,
+        cast(null as {{ exact_type() }}) as doubted_joules,
+        cast(null as {{ exact_type() }}) as doubted_tokens,
+        max(unbooked_tokens) as unbooked_tokens,
+        reason as doubt_reasons
+    from doubted_readings
+    where unbooked_tokens is not null
+    group by window_id, engine_class, start_us, from_us, reason
+    union all
+    select
+        windows.window_id,
+        cast(null as {{ exact_type() }}) as doubted_joules,
+        cast(null as {{ exact_type() }}) as doubted_tokens,
+        cast(null as double) as unbooked_tokens,
+        '' as doubt_reasons
+    from windows
+    left join totals on windows.window_id = totals.window_id
+    where coalesce(totals.energy_joules, windows.output_tokens, windows.total_tokens, totals.counted_output_tokens) is not null
+
+),
+
+window_doubts as (
+
+    select
+        window_id,
+        {{ summed_doubts() }}
+    from doubted_pieces
     group by window_id
 
 ),
@@ -224,6 +324,7 @@ assembled as (
     from windows
     left join totals using (window_id)
     left join gauges using (window_id)
+    left join window_doubts using (window_id)
     left join held_back using (window_id)
 
 ),
@@ -269,6 +370,7 @@ final as (
         {{ ratio('energy_joules', 'window_total_tokens') }} as joules_per_total_token,
         reason_code = 'ok' as is_valid,
         reason_code,
+        {{ doubt_columns(tokens='coalesce(window_total_tokens, window_output_tokens)', has_facts=false) }},
         held_back_dates,
         held_back_dates is null as is_complete
     from with_error

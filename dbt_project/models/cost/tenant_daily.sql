@@ -104,6 +104,7 @@ final as (
         ) as {{ basis }}_cost_usd,
         {% endfor -%}
         costs.is_cost_complete,
+        {{ columns_of('running', doubt_facts() + doubt_names()) }},
         running.method_version
     from running
     left join costs

@@ -84,6 +84,12 @@ footprints as (
 
 ),
 
+doubts as (
+
+    {{ doubts_by('used', ['month', 'marts_key'], tokens=tenant_tokens()) }}
+
+),
+
 tenant_days as (
 
     select
@@ -197,11 +203,13 @@ in_usd as (
         revenues.revenue_usd,
         cast(revenues.revenue_usd - amounts.known_cost_usd as {{ money_type() }}) as margin_usd,
         coalesce(known.is_cost_complete, true) as is_cost_complete,
+        {{ columns_of('doubts', doubt_names()) }},
         amounts.marts_key
     from amounts
     left join known on {{ equal_keys('amounts', 'known', ['month'] + chargeback_names()) }}
     left join footprints on amounts.month = footprints.month and amounts.marts_key = footprints.marts_key
     left join intervals on footprints.month = intervals.month and footprints.model_key = intervals.marts_key
+    left join doubts on amounts.month = doubts.month and amounts.marts_key = doubts.marts_key
     left join tenant_names on amounts.tenant = tenant_names.tenant_key
     left join revenues on amounts.month = revenues.month and amounts.marts_key = revenues.marts_key
 

@@ -17,6 +17,12 @@ forecasts as (
 
 ),
 
+model_months as (
+
+    select * from {{ ref('model_monthly') }}
+
+),
+
 energy as (
 
     select
@@ -25,8 +31,14 @@ energy as (
         {{ exact_sum('facility_energy_kwh') }} as facility_energy_kwh,
         {{ exact('cast(sum(location_gco2e) as double) / 1000') }} as location_kgco2e,
         bool_and(is_booked_whole) as is_booked_whole
-    from {{ ref('model_monthly') }}
+    from model_months
     group by 1, 2
+
+),
+
+doubts as (
+
+    {{ doubts_by('model_months', ['month', 'site']) }}
 
 ),
 
@@ -139,11 +151,13 @@ in_usd as (
         intervals.location_kgco2e_low,
         intervals.location_kgco2e_high,
         coalesce(cost_months.is_cost_complete, true) as is_cost_complete,
+        {{ columns_of('doubts', doubt_names()) }},
         closings.figures_hash
     from site_months
     left join booked on {{ equal_keys('site_months', 'booked', ['month', 'site']) }}
     left join cost_months on {{ equal_keys('site_months', 'cost_months', ['month', 'site']) }}
     left join energy on {{ equal_keys('site_months', 'energy', ['month', 'site']) }}
+    left join doubts on site_months.month = doubts.month and site_months.site = {{ plain_name('doubts.site', 'site') }}
     left join intervals on {{ equal_keys('site_months', 'intervals', ['month', 'site']) }}
     left join closings on site_months.month = closings.month
     left join closed_months on {{ equal_keys('site_months', 'closed_months', ['month', 'site']) }}

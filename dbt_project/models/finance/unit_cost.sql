@@ -23,6 +23,22 @@ summed as (
 
 ),
 
+-- Every price of a model rests on all of its joules and tokens: they are what its cost is shared by.
+model_months as (
+
+    select
+        *,
+        site || ' | ' || model as marts_key
+    from {{ ref('model_monthly') }}
+
+),
+
+doubts as (
+
+    {{ doubts_by('model_months', ['month', 'marts_key']) }}
+
+),
+
 intervals as (
 
     {{ intervals_by(['known_cost_usd']) }}
@@ -49,8 +65,10 @@ in_usd as (
         case when listed_tokens = tokens then list_cost_usd end as list_cost_usd,
         case when listed_tokens = tokens then {{ ratio('list_cost_usd', 'tokens') }} * 1e6 end as list_usd_per_mtok,
         is_cost_complete,
+        {{ columns_of('doubts', doubt_names()) }},
         summed.marts_key
     from summed
+    left join doubts on {{ equal_keys('summed', 'doubts', ['month', 'marts_key']) }}
     left join intervals on {{ equal_keys('summed', 'intervals', ['month', 'marts_key']) }}
 
 ),

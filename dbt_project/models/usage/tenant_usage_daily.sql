@@ -3,6 +3,7 @@
 {% set keys = ['date', 'billing_month'] + model_keys() %}
 {% set classes = tenant_token_facts() %}
 {% set facts = tenant_facts() %}
+{% set token_doubts = ['doubted_tokens', 'unbooked_tokens'] %}
 {% set hour_keys = ['hour_start_at', 'billing_month'] + model_keys() %}
 
 with model_hours as (
@@ -11,7 +12,11 @@ with model_hours as (
         date,
         hour_start_at,
         coalesce(billing_month, cast(date_trunc('month', date) as date)) as billing_month,
-        {{ (model_keys() + classes + facts) | join(', ') }},
+        {{ (model_keys() + classes + facts + doubt_facts()) | join(', ') }},
+        doubt_reasons,
+        {% for fact in token_doubts -%}
+        {{ ratio(fact, booked_tokens()) }} as {{ fact }}_part,
+        {% endfor -%}
         {{ weighted_tokens('coalesce(computed_input_tokens, input_tokens)', 'cached_input_tokens', 'output_tokens') }} as weighted_tokens
     from {{ ref('model_hourly') }}
     where {{ in_run('date') }}
@@ -28,7 +33,8 @@ tenant_hours as (
 asked as (
 
     select
-        {{ columns_of('model_hours', ['date'] + hour_keys + classes + facts) }},
+        {{ columns_of('model_hours', ['date'] + hour_keys + classes + facts + ['doubted_joules', 'doubt_reasons']) }},
+        {{ columns_of('model_hours', ['doubted_tokens_part', 'unbooked_tokens_part']) }},
         model_hours.weighted_tokens as engine_tokens,
         tenant_hours.request_team,
         tenant_hours.tenant,
@@ -103,16 +109,31 @@ shares as (
                 class
             ) }} as {{ class }},
         {% endfor -%}
-        {% for fact in facts -%}
+        {% for fact in facts + ['doubted_joules'] -%}
         {{ shared_up_to(fact, 'asked_tokens_to', 'all_tokens', fact) }}
             - {{ shared_up_to(
                 fact,
                 '(asked_tokens_to - asked_tokens)',
                 'all_tokens',
                 fact
-            ) }} as {{ fact }}{{ ',' if not loop.last }}
-        {% endfor %}
+            ) }} as {{ fact }},
+        {% endfor -%}
+        doubt_reasons,
+        doubted_tokens_part,
+        unbooked_tokens_part
     from running
+
+),
+
+-- Of the tokens that it has of an hour, as much is in doubt as of the hour's.
+doubted_shares as (
+
+    select
+        *,
+        {% for fact in token_doubts -%}
+        {{ exact('cast(' ~ tenant_tokens() ~ ' as double) * ' ~ fact ~ '_part') }} as {{ fact }}{{ ',' if not loop.last }}
+        {% endfor %}
+    from shares
 
 ),
 
@@ -124,9 +145,10 @@ tenants as (
         {{ exact_sum(count) }} as {{ count }},
         {% endfor -%}
         {% for fact in classes + facts -%}
-        {{ fact_sum(fact) }} as {{ fact }}{{ ',' if not loop.last }}
-        {% endfor %}
-    from shares
+        {{ fact_sum(fact) }} as {{ fact }},
+        {% endfor -%}
+        {{ summed_doubts() }}
+    from doubted_shares
     group by {{ (keys + ['request_team', 'tenant']) | join(', ') }}
 
 ),
@@ -135,7 +157,7 @@ explained as (
 
     select
         {{ keys | join(', ') }},
-        {% for fact in classes + facts -%}
+        {% for fact in classes + facts + doubt_facts() -%}
         {{ fact_sum(fact) }} as {{ fact }}{{ ',' if not loop.last }}
         {% endfor %}
     from tenants
@@ -148,8 +170,9 @@ days as (
     select
         {{ keys | join(', ') }},
         {% for fact in classes + facts -%}
-        {{ fact_sum(fact) }} as {{ fact }}{{ ',' if not loop.last }}
-        {% endfor %}
+        {{ fact_sum(fact) }} as {{ fact }},
+        {% endfor -%}
+        {{ summed_doubts() }}
     from model_hours
     group by {{ keys | join(', ') }}
 
@@ -162,8 +185,13 @@ rest as (
         {{ columns_of('days', keys) }},
         case when explained.date is null then {{ no_requests() }} else {{ unattributed() }} end as tenant,
         {% for fact in classes + facts -%}
-        days.{{ fact }} - coalesce(explained.{{ fact }}, 0) as {{ fact }}{{ ',' if not loop.last }}
-        {% endfor %}
+        days.{{ fact }} - coalesce(explained.{{ fact }}, 0) as {{ fact }},
+        {% endfor -%}
+        -- Parts are rounded, and their sum may be a millionth more.
+        {% for fact in doubt_facts() -%}
+        days.{{ fact }} - least(coalesce(explained.{{ fact }}, 0), days.{{ fact }}) as {{ fact }},
+        {% endfor -%}
+        days.listed_reasons
     from days
     left join explained
         on days.date = explained.date
@@ -179,7 +207,8 @@ all_rows as (
     select
         {{ (keys + ['request_team', 'tenant']) | join(', ') }},
         true as is_served,
-        {{ (['requests', 'logged_input_tokens', 'logged_cached_input_tokens', 'logged_output_tokens'] + classes + facts) | join(', ') }}
+        {{ (['requests', 'logged_input_tokens', 'logged_cached_input_tokens', 'logged_output_tokens'] + classes + facts) | join(', ') }},
+        {{ (doubt_facts() + ['listed_reasons']) | join(', ') }}
     from tenants
     union all
     select
@@ -191,7 +220,7 @@ all_rows as (
         0 as logged_input_tokens,
         0 as logged_cached_input_tokens,
         0 as logged_output_tokens,
-        {{ (classes + facts) | join(', ') }}
+        {{ (classes + facts + doubt_facts() + ['listed_reasons']) | join(', ') }}
     from rest
     union all
     select
@@ -201,9 +230,10 @@ all_rows as (
         {{ exact_sum('logged_input_tokens') }} as logged_input_tokens,
         {{ exact_sum('logged_cached_input_tokens') }} as logged_cached_input_tokens,
         {{ exact_sum('logged_output_tokens') }} as logged_output_tokens,
-        {% for fact in classes + facts -%}
-        cast(null as {{ fact_type(fact) }}) as {{ fact }}{{ ',' if not loop.last }}
-        {% endfor %}
+        {% for fact in classes + facts + doubt_facts() -%}
+        cast(null as {{ fact_type(fact) }}) as {{ fact }},
+        {% endfor -%}
+        cast(null as {{ dbt.type_string() }}) as listed_reasons
     from tenant_hours
     where not is_served
     group by {{ (keys + ['request_team', 'tenant']) | join(', ') }}
@@ -217,6 +247,7 @@ final as (
         {% for fact in ['requests', 'logged_input_tokens', 'logged_cached_input_tokens', 'logged_output_tokens'] + classes + facts -%}
         cast({{ fact }} as {{ fact_type(fact) }}) as {{ fact }},
         {% endfor -%}
+        {{ doubt_columns(tokens=tenant_tokens()) }},
         cast('{{ var("method_version") }}' as {{ dbt.type_string() }}) as method_version
     from all_rows
 
