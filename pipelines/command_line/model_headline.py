@@ -150,7 +150,7 @@ def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
     }
     notes = [note for note, sign in ((UNMATCHED, "*"), (AT_LEAST, "≥"), (PARTLY_PRICED, "+")) if sign in "".join(seen)]
     if in_doubt:
-        notes.append(IN_DOUBT.format(reasons="; ".join(f"{model}: {doubt}" for model, doubt in in_doubt.items())))
+        notes.append(IN_DOUBT.format(reasons=figures_in_doubt.line(in_doubt)))
     lines = table(_COLUMNS, [row[: len(_COLUMNS)] for row in shown], marks)
     names = [str(row[0]).partition(" ")[0] for row in rows]
     reserved = {name: meaning for name, meaning in _RESERVED_NAMES.items() if name in names}
