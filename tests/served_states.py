@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
+from pipelines.named_figures.figures_in_doubt import InDoubt
 from pipelines.serving.metrics import State
 from pipelines.serving.published_day import ModelDay, PublishedDay
 from pipelines.today.today_file import ModelToday, SourceToday, Today
@@ -17,7 +18,7 @@ NOW = datetime(2026, 10, 7, 14, 17, 30, tzinfo=UTC)
 GIB = 2**30
 
 
-def model_today(name: str, joules: float, **changes: float | None) -> ModelToday:
+def model_today(name: str, joules: float, **changes: float | InDoubt | None) -> ModelToday:
     made = ModelToday(
         model=name, meter_scope="board", energy_joules=joules, mean_watts=700.0, newest_interval_watts=650.5,
         output_tokens=20_000.0, total_tokens=80_000.0, joules_per_output_token=150.0, joules_per_total_token=37.5,
@@ -27,7 +28,7 @@ def model_today(name: str, joules: float, **changes: float | None) -> ModelToday
     return made._replace(**changes)
 
 
-def model_day(name: str, joules: float, **changes: float | None) -> ModelDay:
+def model_day(name: str, joules: float, **changes: float | InDoubt | None) -> ModelDay:
     made = ModelDay(
         model=name, meter_scope="board", energy_joules=joules, mean_watts=690.0, output_tokens=40_000.0,
         total_tokens=160_000.0, joules_per_output_token=140.0, joules_per_total_token=35.0, idle_energy_ratio=0.2,

@@ -29,7 +29,6 @@ PARTLY_PRICED = (
     "+ less than 90 % of this model's tokens have a price for all their parts (cost_coverage_ratio): USD/Mtok covers"
     " those only"
 )
-IN_DOUBT = "? in doubt by 1 % or more: {reasons}; `select * from marts.doubts` has the evidence and what to do"
 FLEET = "fleet"
 
 # A board's joules and a whole node's are two quantities. Tokens without power (scope none) join the model's own scope.
@@ -140,7 +139,9 @@ def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
     shown = [*rows, (FLEET, *total)]
     marks = [_marks(*row[len(_COLUMNS) : -1]) for row in shown]
     in_doubt = figures_in_doubt.of_models(connection)
-    marks = [_with_doubt(mark, in_doubt.get(row[-1])) for row, mark in zip(shown, marks, strict=True)]
+    marks = [
+        figures_in_doubt.marks(in_doubt.get(row[-1]), _COLUMNS, mark) for row, mark in zip(shown, marks, strict=True)
+    ]
     # A mark on an empty cell explains nothing.
     seen = {
         mark[name]
@@ -150,7 +151,7 @@ def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
     }
     notes = [note for note, sign in ((UNMATCHED, "*"), (AT_LEAST, "≥"), (PARTLY_PRICED, "+")) if sign in "".join(seen)]
     if in_doubt:
-        notes.append(IN_DOUBT.format(reasons=figures_in_doubt.line(in_doubt)))
+        notes.append(f"? {figures_in_doubt.note(in_doubt)}")
     lines = table(_COLUMNS, [row[: len(_COLUMNS)] for row in shown], marks)
     names = [str(row[0]).partition(" ")[0] for row in rows]
     reserved = {name: meaning for name, meaning in _RESERVED_NAMES.items() if name in names}
@@ -244,15 +245,6 @@ def _marks(
     if not is_carbon_complete:
         marks["kgCO2e"] = "≥ {}"
     return marks
-
-
-def _with_doubt(marks: dict[str, str], doubt: figures_in_doubt.InDoubt | None) -> dict[str, str]:
-    in_doubt: set[str] = set()
-    if doubt and doubt.is_energy:
-        in_doubt |= {"J/total token", "J/output token", "kWh", "kgCO2e"}
-    if doubt and doubt.is_tokens:
-        in_doubt |= {"J/total token", "J/output token", "USD compute/Mtok"}
-    return marks | {name: marks.get(name, "{}") + "?" for name in in_doubt}
 
 
 def seeded_rates(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str | None:

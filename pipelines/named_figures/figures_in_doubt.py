@@ -6,7 +6,8 @@ Add here what all faces need to mark a figure. Keep out why a figure is in doubt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import duckdb
@@ -32,6 +33,10 @@ order by model
 """
 
 
+_ENERGY = re.compile(r"joules|watts|kwh|co2e|water|\b[JW]\b", re.IGNORECASE)
+_TOKENS = re.compile("tok")
+
+
 class InDoubt(NamedTuple):
     """Words of `marts.doubts`, and what they are about."""
 
@@ -42,15 +47,18 @@ class InDoubt(NamedTuple):
     def __str__(self) -> str:
         return ", ".join(self.reasons)
 
+    def concerns(self, name: str) -> bool:
+        """Whether a figure is in doubt: its columns, or its heading, have the unit in their names."""
+        return bool((self.is_energy and _ENERGY.search(name)) or (self.is_tokens and _TOKENS.search(name)))
+
 
 def of_models(
     connection: duckdb.DuckDBPyConnection, rows: str = "marts.model_daily", given: Sequence[Any] = ()
 ) -> dict[str, InDoubt]:
     """Model -> why its figures of these rows, as SQL has them after `from`, are in doubt; without models that are in
     none, and of publications that were made before doubts were assessed."""
-    threshold = contracts.variable(DBT_PROJECT, "doubt_threshold")
     try:
-        found = connection.execute(_OF_MODELS.format(rows=rows, threshold=threshold), given).fetchall()
+        found = connection.execute(_OF_MODELS.format(rows=rows, threshold=_threshold()), given).fetchall()
     except duckdb.BinderException:  # its tables have no column of doubts
         return {}
     return {
@@ -60,6 +68,18 @@ def of_models(
     }
 
 
-def line(in_doubt: Mapping[str, InDoubt]) -> str:
-    """The models with their reasons, for a note below their figures."""
-    return "; ".join(f"{model}: {doubt}" for model, doubt in in_doubt.items())
+def marks(doubt: InDoubt | None, headings: Iterable[str], others: Mapping[str, str] | None = None) -> dict[str, str]:
+    """For a row of a table: heading -> format of its cell, with those that it has for `others`."""
+    has = dict(others or {})
+    return has | {name: has.get(name, "{}") + "?" for name in headings if doubt and doubt.concerns(name)}
+
+
+def note(in_doubt: Mapping[str, InDoubt], is_booked: bool = True) -> str:
+    """The line below figures that are in doubt: the models with their reasons, and where the evidence is."""
+    models = "; ".join(f"{model}: {doubt}" for model, doubt in in_doubt.items())
+    evidence = "`select * from marts.doubts` has" if is_booked else "once the day is booked, marts.doubts has"
+    return f"in doubt by {100 * _threshold():g} % or more: {models}; {evidence} the evidence and what to do"
+
+
+def _threshold() -> float:
+    return float(contracts.variable(DBT_PROJECT, "doubt_threshold"))
