@@ -75,7 +75,7 @@ select {_SHOWN} from named order by is_reserved_name, energy_joules desc nulls l
 _FLEET = f"""
 with {OF_SCOPES}
 select null, null, null, null, sum(facility_energy_kwh), sum(location_kgco2e), sum(compute_cost_usd), null, null, null,
-    bool_and(is_cost_complete), bool_and(is_carbon_complete), null
+    bool_and(is_cost_complete), bool_and(is_carbon_complete), '__fleet__'
 from by_scope
 """
 # All parts of the cost of the same dates; those that the table leaves out, each with its USD.
@@ -139,8 +139,11 @@ def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
     shown = [*rows, (FLEET, *total)]
     marks = [_marks(*row[len(_COLUMNS) : -1]) for row in shown]
     in_doubt = figures_in_doubt.of_models(connection)
+    of_all = in_doubt | figures_in_doubt.of_models(
+        connection, "(select *, '__fleet__' as model from marts.fleet_daily)"
+    )
     marks = [
-        figures_in_doubt.marks(in_doubt.get(row[-1]), _COLUMNS, mark) for row, mark in zip(shown, marks, strict=True)
+        figures_in_doubt.marks(of_all.get(row[-1]), _COLUMNS, mark) for row, mark in zip(shown, marks, strict=True)
     ]
     # A mark on an empty cell explains nothing.
     seen = {

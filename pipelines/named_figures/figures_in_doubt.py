@@ -59,7 +59,7 @@ def of_models(
     none, and of publications that were made before doubts were assessed."""
     try:
         found = connection.execute(_OF_MODELS.format(rows=rows, threshold=_threshold()), given).fetchall()
-    except duckdb.BinderException:  # its tables have no column of doubts
+    except (duckdb.BinderException, duckdb.CatalogException):  # its tables have no column of doubts
         return {}
     return {
         model: InDoubt(tuple(reasons), is_energy, is_tokens)

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.command_line import model_headline
+from pipelines.command_line import model_headline, month_headline
 from pipelines.command_line.main import main
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.named_figures import figures_in_doubt
@@ -65,7 +65,21 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     made = load_fleet(folder / "fleet.yaml", environment(folder / "data"))
     months = [{**one, "month": DAY, "date": None} for one in ROWS if one["date"] == DAY]
     months = [{key: value for key, value in one.items() if key != "date"} for one in months]
-    publications.write(made.published / "first", marts_model_daily=ROWS, marts_model_monthly=months)
+    # 120 of 1,000 tokens of the fleet's date, and of its joules too few.
+    of_fleet = row("", "hidden_processes", tokens=120, joules=5, total_tokens=1000)
+    of_fleet = {key: value for key, value in of_fleet.items() if key not in ("model", "role", "device_type")}
+    intervals = [
+        {"month": DAY, "site": "__all__", "model": "__all__", "meter_scope": "board", "figure": figure, "value": 5,
+         "value_low": 4, "value_high": 6, "metered_ratio": 1}
+        for figure in ("joules_per_output_token", "facility_energy_kwh", "known_cost_usd")
+    ]  # fmt: skip
+    publications.write(
+        made.published / "first",
+        marts_model_daily=ROWS,
+        marts_model_monthly=months,
+        marts_fleet_daily=[of_fleet],
+        marts_figure_intervals=intervals,
+    )
     (made.published / "latest").symlink_to("first")
     made.snapshot.hardlink_to(made.published / "first" / made.snapshot.name)
     return made
@@ -106,8 +120,18 @@ def test_the_first_table_of_a_run_marks_what_is_in_doubt(fleet: Fleet) -> None:
     assert shown["doubted"] == ["5.0000?", "20.0000?", "0.0%", "–", "2.0", "2.0"]
     assert shown["warm"] == ["5.0000?", "20.0000?", "0.0%", "–", "1.0?", "1.0?"]
     assert shown["clean"] == ["5.0000", "20.0000", "0.0%", "–", "1.0", "1.0"]
+    assert shown["fleet"] == ["–", "–", "–", "–", "9.0", "9.0"]
     (note,) = [line for line in lines if line.startswith("? ")]
     assert note.startswith("? in doubt by 1 % or more: dark: no_counter; doubted: hidden_processes; late:")
+
+
+def test_the_intervals_of_the_month_are_marked_too(fleet: Fleet) -> None:
+    """109 of 6,000 J of the month are in doubt, and 34 of 1,000 tokens. Its USD are not."""
+    with closing(duckdb.connect(str(fleet.snapshot), read_only=True)) as book:
+        assert month_headline._sure(book) == (
+            "95 % intervals of the newest month: USD known 4.00 to 6.00, kWh? 4.0 to 6.0 (100.0% of it metered),"
+            " J/output token? 4.0000 to 6.0000 (docs/uncertainty.md)"
+        )
 
 
 def test_the_last_booked_day_has_the_doubts_of_that_date(fleet: Fleet) -> None:

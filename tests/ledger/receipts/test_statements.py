@@ -161,8 +161,8 @@ def test_a_receipt_and_a_statement_name_what_is_in_doubt(folder: Path, tmp_path:
     found = json.loads(ask(asked, "--tenant", NAME, "--month", "2026-10", "--json"))
     assert found["in_doubt"] == {"chat": ["hidden_processes"]}
     assert ask(asked, "--tenant", NAME, "--month", "2026-10").splitlines()[-1] == (
-        "?            in doubt by 1 % or more: chat: hidden_processes; `select * from marts.doubts` has the evidence and"
-        " what to do"
+        "?            in doubt by 1 % or more: chat: hidden_processes; `select * from marts.doubts` has the evidence"
+        " and what to do"
     )
     html = Path(ask(asked, "--tenant", NAME, "--month", "2026-10", "--html").strip()).read_text(encoding="utf-8")
     assert "Figures of <bdi>chat</bdi> are in doubt by a hundredth or more: hidden_processes." in html
