@@ -94,7 +94,7 @@ def _of(fleet: Fleet, window: Window, at: datetime, report: Callable[[str], None
             rows = connection.execute(statements.read(__file__, "first_numbers"), given).fetchall()
             hours = "(from marts.model_hourly where hour_start_at >= ? and hour_start_at < ?)"
             in_doubt = figures_in_doubt.of_models(connection, hours, [*given.values()])
-    return FirstNumbers(window, [ModelNumbers(*row, doubt=in_doubt.get(row[0])) for row in rows], problems)
+    return FirstNumbers(window, [ModelNumbers(*row)._replace(doubt=in_doubt.get(row[0])) for row in rows], problems)
 
 
 def _with_neighbours(window: Window, at: datetime) -> Window:

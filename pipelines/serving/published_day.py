@@ -59,6 +59,5 @@ def read(fleet: Fleet) -> PublishedDay | None:
             in_doubt = figures_in_doubt.of_models(connection, of_date, [newest])
         except (duckdb.CatalogException, duckdb.BinderException):
             return None  # published by a version of other tables
-    return (
-        None if newest is None else PublishedDay(newest, [ModelDay(*row, doubt=in_doubt.get(row[0])) for row in rows])
-    )
+    models = [ModelDay(*row)._replace(doubt=in_doubt.get(row[0])) for row in rows]
+    return None if newest is None else PublishedDay(newest, models)

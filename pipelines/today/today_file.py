@@ -188,7 +188,8 @@ def read(fleet: Fleet) -> Today | None:
             connection.execute(f"attach {literal(path)} as file (read_only)")
             (tick,) = connection.execute(_TICK).fetchall()
             in_doubt = figures_in_doubt.of_models(connection, "file.today.model_hours")
-            models = [ModelToday(*row, doubt=in_doubt.get(row[0])) for row in connection.execute(_MODELS).fetchall()]
+            rows = connection.execute(_MODELS).fetchall()
+            models = [ModelToday(*row)._replace(doubt=in_doubt.get(row[0])) for row in rows]
             sources = [SourceToday(*row) for row in connection.execute(_SOURCES).fetchall()]
             differences = [Difference(*row) for row in connection.execute(_DIFFERENCES).fetchall()]
     except (duckdb.CatalogException, duckdb.BinderException):
