@@ -142,9 +142,9 @@ def test_the_last_price_that_was_not_in_doubt_stays_with_its_date(
         folder = exported(tiny)
         prices = model_list(folder / "litellm_actual.yaml")
         assert {name: one["output_cost_per_token"] for name, one in prices.items()} == {"even": 1e-04, "dark": 1e-06}
-        told = capsys.readouterr()
-        assert f"even: its prices are those of 2026-10-03. The newest is not exported: {WHY}" in told.out
-        assert "even" not in told.err
+        printed = capsys.readouterr()
+        assert f"even: its prices are those of 2026-10-03. The newest is not exported: {WHY}" in printed.out
+        assert "even" not in printed.err
         rows = list(csv.DictReader((folder / "token_prices.csv").open(encoding="utf-8")))
         dates = {row["model"]: row["priced_on"] for row in rows if row["token_class"] == "output"}
         assert dates == {"even": "2026-10-03", "dark": rows[0]["exported_on"], "quiet": ""}
