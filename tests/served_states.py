@@ -76,12 +76,15 @@ def healthy(now: datetime = NOW) -> State:
 
 def troubled(now: datetime = NOW) -> State:
     """The same fleet: its newest tick is 21 minutes old, a source does not answer, a run and a check failed, the last
-    booked day began 54 hours ago, J/token rose by a half and more, a model is idle."""
+    booked day began 54 hours ago, J/token rose by a half and more, a model is idle and in doubt."""
     state = healthy(now)
     assert state.today is not None
     assert state.last_run is not None
     refused = SourceToday("cluster", now - timedelta(minutes=21), False, "connection refused")
-    idle = model_today("gpt-oss-120b", 3e6, joules_per_output_token=211.0, estimated_idle_energy_ratio=0.91)
+    doubt = InDoubt(("hidden_processes",), is_energy=False, is_tokens=True)
+    idle = model_today(
+        "gpt-oss-120b", 3e6, joules_per_output_token=211.0, estimated_idle_energy_ratio=0.91, doubt=doubt
+    )
     failed = CheckState("raw/landings", "source_cluster_answers", "error", False)
     return replace(
         state,
