@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
+from pipelines.named_figures.figures_in_doubt import InDoubt
 from pipelines.serving.metrics import State
 from pipelines.serving.published_day import ModelDay, PublishedDay
 from pipelines.today.today_file import ModelToday, SourceToday, Today
@@ -17,7 +18,7 @@ NOW = datetime(2026, 10, 7, 14, 17, 30, tzinfo=UTC)
 GIB = 2**30
 
 
-def model_today(name: str, joules: float, **changes: float | None) -> ModelToday:
+def model_today(name: str, joules: float, **changes: float | InDoubt | None) -> ModelToday:
     made = ModelToday(
         model=name, meter_scope="board", energy_joules=joules, mean_watts=700.0, newest_interval_watts=650.5,
         output_tokens=20_000.0, total_tokens=80_000.0, joules_per_output_token=150.0, joules_per_total_token=37.5,
@@ -27,7 +28,7 @@ def model_today(name: str, joules: float, **changes: float | None) -> ModelToday
     return made._replace(**changes)
 
 
-def model_day(name: str, joules: float, **changes: float | None) -> ModelDay:
+def model_day(name: str, joules: float, **changes: float | InDoubt | None) -> ModelDay:
     made = ModelDay(
         model=name, meter_scope="board", energy_joules=joules, mean_watts=690.0, output_tokens=40_000.0,
         total_tokens=160_000.0, joules_per_output_token=140.0, joules_per_total_token=35.0, idle_energy_ratio=0.2,
@@ -75,12 +76,15 @@ def healthy(now: datetime = NOW) -> State:
 
 def troubled(now: datetime = NOW) -> State:
     """The same fleet: its newest tick is 21 minutes old, a source does not answer, a run and a check failed, the last
-    booked day began 54 hours ago, J/token rose by a half and more, a model is idle."""
+    booked day began 54 hours ago, J/token rose by a half and more, a model is idle and in doubt."""
     state = healthy(now)
     assert state.today is not None
     assert state.last_run is not None
     refused = SourceToday("cluster", now - timedelta(minutes=21), False, "connection refused")
-    idle = model_today("gpt-oss-120b", 3e6, joules_per_output_token=211.0, estimated_idle_energy_ratio=0.91)
+    doubt = InDoubt(("hidden_processes",), is_energy=False, is_tokens=True)
+    idle = model_today(
+        "gpt-oss-120b", 3e6, joules_per_output_token=211.0, estimated_idle_energy_ratio=0.91, doubt=doubt
+    )
     failed = CheckState("raw/landings", "source_cluster_answers", "error", False)
     return replace(
         state,

@@ -81,7 +81,7 @@ PACKAGES = {
     "alarming": {"fleet", "warehouse", "booking"},
     "spark": {"fleet", "warehouse", "landing", "booking"},
     "advice": {"analysis", "fleet", "warehouse", "publishing"},
-    "receipts": {"fleet", "warehouse"},
+    "receipts": {"fleet", "warehouse", "named_figures"},
     "report": {"fleet", "warehouse", "analysis", "publishing", "named_figures", "receipts"},
     "upkeep": {"fleet", "warehouse", "landing", "publishing", "receipts"},
     "code_location": {
@@ -97,9 +97,9 @@ PACKAGES = {
         "receipts",
         "upkeep",
     },
-    "today": {"fleet", "warehouse", "landing", "booking"},
-    "discovery": {"fleet", "warehouse", "today"},
-    "serving": {"fleet", "warehouse", "publishing", "report", "upkeep", "code_location", "today"},
+    "today": {"fleet", "warehouse", "landing", "booking", "named_figures"},
+    "discovery": {"fleet", "warehouse", "today", "named_figures"},
+    "serving": {"fleet", "warehouse", "publishing", "report", "upkeep", "code_location", "today", "named_figures"},
     "command_line": {
         "fleet",
         "warehouse",

@@ -40,7 +40,7 @@
 {% endmacro %}
 
 {# The part of a row's joules, or tokens, from which on the row is marked. #}
-{% macro doubt_threshold() %}0.01{% endmacro %}
+{% macro doubt_threshold() %}{{ return(var('doubt_threshold')) }}{% endmacro %}
 
 {# Sums of the facts of doubt, and the reasons that any of the rows has; NULL where no row was assessed. #}
 {% macro summed_doubts() -%}

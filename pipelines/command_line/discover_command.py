@@ -31,6 +31,7 @@ from pipelines.fleet.grid_zones import known_zones, nearest
 from pipelines.fleet.plausibility import Plausible, range_of, usual_rate
 from pipelines.fleet.sources import SpoolSource
 from pipelines.fleet.values import root_of_an_api
+from pipelines.named_figures import figures_in_doubt
 from pipelines.warehouse.refusals import QuestionError
 
 SHOWN = 8
@@ -239,7 +240,10 @@ def _first_numbers(out: Path, at: datetime) -> None:
         "model": TEXT, "meters": TEXT, "boards": 1, "mean W": 1, "J/total token": 4, "J/output token": 4,
         "idle energy": RATIO, "output tokens": 0,
     }  # fmt: skip
-    print(table(columns, made.models) if made.models else "no power and no tokens in these hours")
+    marks = [figures_in_doubt.marks(one.doubt, columns) for one in made.models]
+    print(table(columns, [one[:-1] for one in made.models], marks) or "no power and no tokens in these hours")
+    if in_doubt := {one.model: one.doubt for one in made.models if one.doubt}:
+        print(printable(f"? {figures_in_doubt.note(in_doubt, is_booked=False)}"))
     for problem in made.problems:
         print(printable(problem), file=sys.stderr)
 

@@ -12,7 +12,7 @@ from contextlib import closing
 from collectors.samples import printable
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.places import fleet_option
-from pipelines.named_figures import dictionary, explanation, intervals, trees
+from pipelines.named_figures import dictionary, explanation, figures_in_doubt, intervals, trees
 from pipelines.named_figures.choices import Choice
 from pipelines.warehouse import database
 from pipelines.warehouse.refusals import QuestionError, nothing_published
@@ -32,6 +32,12 @@ def explain(fleet: Fleet, options: Namespace) -> int:
         choice = Choice(month, options.team, options.model, options.site)
         found = explanation.explained(connection, fleet, figure, choice)
         interval = intervals.line(connection, figure, choice)
+        of_models = f"(from marts.model_monthly where {choice.condition('marts.model_monthly')})"
+        in_doubt = {
+            model: doubt
+            for model, doubt in figures_in_doubt.of_models(connection, of_models).items()
+            if doubt.concerns(f"{figure.numerator} {figure.denominator}")
+        }
     query = explanation.query_of(figure, choice)
     if options.json:
         print(
@@ -40,6 +46,7 @@ def explain(fleet: Fleet, options: Namespace) -> int:
                     "figure": figure.name,
                     "query": query,
                     "interval": interval,
+                    "in_doubt": {model: doubt.reasons for model, doubt in in_doubt.items()},
                     "trees": [trees.as_json(root) for root in found],
                 }
             )
@@ -51,6 +58,8 @@ def explain(fleet: Fleet, options: Namespace) -> int:
         print()
     print(f"  what it is  {figure.definition}")
     print(f"  interval    {interval}")
+    if in_doubt:
+        print(printable(f"  ?           {figures_in_doubt.note(in_doubt)}"))
     print(f"  rule        {figure.formula} of {figure.table}; boundary: {figure.boundary} (docs/figures.md)")
     print(f'  query       wattledger sql{fleet_option(fleet.path)} "{query}"')
     return 0

@@ -37,6 +37,8 @@ def export(fleet: Fleet, options: Namespace) -> int:
     kept = fleet.root / "exports"
     state = last_export.state_path(kept, found.basis)
     last = last_export.read(state)
+    if last:
+        found = last_export.with_undoubted(last, found)
     written = files.write(found, options.out or kept)
     warnings = [*last_export.moved(last, found, options.moved)] if last else []
     if last is None and state.exists():

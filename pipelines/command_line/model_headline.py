@@ -29,7 +29,6 @@ PARTLY_PRICED = (
     "+ less than 90 % of this model's tokens have a price for all their parts (cost_coverage_ratio): USD/Mtok covers"
     " those only"
 )
-IN_DOUBT = "? in doubt by 1 % or more: {reasons}; `select * from marts.doubts` has the evidence and what to do"
 FLEET = "fleet"
 
 # A board's joules and a whole node's are two quantities. Tokens without power (scope none) join the model's own scope.
@@ -76,7 +75,7 @@ select {_SHOWN} from named order by is_reserved_name, energy_joules desc nulls l
 _FLEET = f"""
 with {OF_SCOPES}
 select null, null, null, null, sum(facility_energy_kwh), sum(location_kgco2e), sum(compute_cost_usd), null, null, null,
-    bool_and(is_cost_complete), bool_and(is_carbon_complete), null
+    bool_and(is_cost_complete), bool_and(is_carbon_complete), '__fleet__'
 from by_scope
 """
 # All parts of the cost of the same dates; those that the table leaves out, each with its USD.
@@ -140,7 +139,12 @@ def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
     shown = [*rows, (FLEET, *total)]
     marks = [_marks(*row[len(_COLUMNS) : -1]) for row in shown]
     in_doubt = figures_in_doubt.of_models(connection)
-    marks = [_with_doubt(mark, in_doubt.get(row[-1])) for row, mark in zip(shown, marks, strict=True)]
+    of_all = in_doubt | figures_in_doubt.of_models(
+        connection, "(select *, '__fleet__' as model from marts.fleet_daily)"
+    )
+    marks = [
+        figures_in_doubt.marks(of_all.get(row[-1]), _COLUMNS, mark) for row, mark in zip(shown, marks, strict=True)
+    ]
     # A mark on an empty cell explains nothing.
     seen = {
         mark[name]
@@ -150,7 +154,7 @@ def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
     }
     notes = [note for note, sign in ((UNMATCHED, "*"), (AT_LEAST, "≥"), (PARTLY_PRICED, "+")) if sign in "".join(seen)]
     if in_doubt:
-        notes.append(IN_DOUBT.format(reasons="; ".join(f"{model}: {doubt}" for model, doubt in in_doubt.items())))
+        notes.append(f"? {figures_in_doubt.note(in_doubt)}")
     lines = table(_COLUMNS, [row[: len(_COLUMNS)] for row in shown], marks)
     names = [str(row[0]).partition(" ")[0] for row in rows]
     reserved = {name: meaning for name, meaning in _RESERVED_NAMES.items() if name in names}
@@ -244,15 +248,6 @@ def _marks(
     if not is_carbon_complete:
         marks["kgCO2e"] = "≥ {}"
     return marks
-
-
-def _with_doubt(marks: dict[str, str], doubt: figures_in_doubt.InDoubt | None) -> dict[str, str]:
-    in_doubt: set[str] = set()
-    if doubt and doubt.is_energy:
-        in_doubt |= {"J/total token", "J/output token", "kWh", "kgCO2e"}
-    if doubt and doubt.is_tokens:
-        in_doubt |= {"J/total token", "J/output token", "USD compute/Mtok"}
-    return marks | {name: marks.get(name, "{}") + "?" for name in in_doubt}
 
 
 def seeded_rates(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import duckdb
 
 from pipelines.command_line.text_tables import RATIO, TEXT, explained, table
+from pipelines.named_figures import figures_in_doubt
 from pipelines.named_figures.intervals import ALL
 from pipelines.publishing.bridge_steps import STEPS
 from pipelines.warehouse import database
@@ -64,6 +65,10 @@ _SURE = {
     "location_kgco2e": ("kgCO2e", 1),
     "joules_per_output_token": ("J/output token", 4),
 }
+_OF_MONTH = f"""
+(select * replace ('{ALL}' as model) from marts.model_monthly
+where month = (select max(month) from marts.model_monthly))
+"""
 _BUDGETS = """
 select strftime(month, '%Y-%m'), budget, scope || ' ' || name, budget_usd, spent_usd, spent_usd / budget_usd,
     forecast_usd, nullif(expected_overrun_usd, 0)
@@ -133,12 +138,14 @@ def _sure(connection: duckdb.DuckDBPyConnection) -> str:
     if "figure_intervals" not in database.tables(connection, "marts"):
         return ""
     found = {figure: rest for figure, *rest in connection.execute(_INTERVALS).fetchall()}
+    doubt = figures_in_doubt.of_models(connection, _OF_MONTH).get(ALL)
     written = []
     for figure, (name, digits) in _SURE.items():
         if figure in found:
             low, high, metered_ratio = found[figure]
             metered = f" ({metered_ratio:.1%} of it metered)" if figure == "facility_energy_kwh" else ""
-            written.append(f"{name} {low:,.{digits}f} to {high:,.{digits}f}{metered}")
+            mark = "?" if doubt and doubt.concerns(name) else ""
+            written.append(f"{name}{mark} {low:,.{digits}f} to {high:,.{digits}f}{metered}")
     return f"95 % intervals of the newest month: {', '.join(written)} (docs/uncertainty.md)" if written else ""
 
 

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from collectors.samples import Window
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.named_figures import figures_in_doubt
+from pipelines.named_figures.figures_in_doubt import InDoubt
 from pipelines.today import aside
 from pipelines.warehouse import database, statements
 
@@ -36,6 +38,7 @@ class ModelNumbers(NamedTuple):
     joules_per_output_token: float | None
     idle_energy_ratio: float | None
     output_tokens: float | None
+    doubt: InDoubt | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,9 @@ def _of(fleet: Fleet, window: Window, at: datetime, report: Callable[[str], None
         with database.connect(apart.warehouse, read_only=True) as connection:
             given = {"start_at": window.start_at, "end_at": window.end_at}
             rows = connection.execute(statements.read(__file__, "first_numbers"), given).fetchall()
-    return FirstNumbers(window, [ModelNumbers(*row) for row in rows], problems)
+            hours = "(from marts.model_hourly where hour_start_at >= ? and hour_start_at < ?)"
+            in_doubt = figures_in_doubt.of_models(connection, hours, [*given.values()])
+    return FirstNumbers(window, [ModelNumbers(*row)._replace(doubt=in_doubt.get(row[0])) for row in rows], problems)
 
 
 def _with_neighbours(window: Window, at: datetime) -> Window:

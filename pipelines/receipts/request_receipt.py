@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.named_figures import figures_in_doubt
 from pipelines.receipts import receipt_files
 from pipelines.receipts.tenant_statement import MONTH_STATUS
 from pipelines.warehouse import database
@@ -38,7 +39,12 @@ def receipts_of(fleet: Fleet, request_id: str) -> list[Mapping[str, Any]]:
         raise QuestionError(f"no receipt of {request_id!r}: there are receipts of {dates[0]} to {dates[-1]}")
     tenants = _names(fleet)
     return [
-        {**receipt, "tenant": tenants.get(receipt["tenant"], receipt["tenant"]), **_full_cost(fleet, receipt)}
+        {
+            **receipt,
+            "tenant": tenants.get(receipt["tenant"], receipt["tenant"]),
+            **_full_cost(fleet, receipt),
+            "in_doubt": _reasons(fleet, receipt),
+        }
         for receipt in found
     ]
 
@@ -76,6 +82,17 @@ def _full_cost(fleet: Fleet, receipt: Mapping[str, Any]) -> dict[str, Any]:
         "full_cost_ratio": ratio,
         "full_cost_status": status if ratio is not None else None,
     }
+
+
+def _reasons(fleet: Fleet, receipt: Mapping[str, Any]) -> list[str]:
+    """Why the figures of its model, site and date are in doubt, as published."""
+    if not fleet.snapshot.exists():
+        return []
+    of_date = "(from marts.model_daily where date = $1 and model = $2 and ($3 is null or site = $3))"
+    given = [receipt["started_at"][:10], receipt["model"], receipt["site"]]
+    with closing(database.connect(fleet.snapshot, read_only=True)) as published:
+        in_doubt = figures_in_doubt.of_models(published, of_date, given)
+    return [reason for doubt in in_doubt.values() for reason in doubt.reasons]
 
 
 def _plain(value: Any) -> Any:

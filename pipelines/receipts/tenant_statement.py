@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from typing import Any
 import duckdb
 
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.named_figures import figures_in_doubt
+from pipelines.named_figures.figures_in_doubt import InDoubt
 from pipelines.warehouse import database
 from pipelines.warehouse.refusals import QuestionError, nothing_published
 
@@ -51,6 +53,7 @@ class Statement:
     metered_ratio: float | None
     interval_level: float | None
     has_internal: bool
+    in_doubt: Mapping[str, InDoubt] = field(default_factory=dict)
 
     @property
     def file_name(self) -> str:
@@ -72,6 +75,7 @@ class Statement:
             "interval_level": self.interval_level,
             "total": dict(self.whole),
             "models": [{"model": model, **figures} for model, figures in self.models.items()],
+            "in_doubt": {model: doubt.reasons for model, doubt in self.in_doubt.items()},
         }
 
 
@@ -118,6 +122,8 @@ def statement_of(fleet: Fleet, tenant: str, month: date, *, has_internal: bool =
             " and list_contains(?, model)",
             [month, [model for model, *_ in rows]],
         ).fetchall()
+        of_month = "(from marts.model_monthly where month = ? and list_contains(?, model))"
+        in_doubt = figures_in_doubt.of_models(connection, of_month, [month, [model for model, *_ in rows]])
         ((made, is_synthetic),) = connection.execute(
             "select publication_id, is_synthetic from published.publication"
         ).fetchall()
@@ -135,6 +141,7 @@ def statement_of(fleet: Fleet, tenant: str, month: date, *, has_internal: bool =
         metered_ratio,
         level,
         has_internal,
+        in_doubt,
     )
 
 

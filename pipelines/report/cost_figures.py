@@ -54,6 +54,8 @@ def _headline(found: Sequence[Row]) -> Drawn:
         f" {_changed(now, week.get(price), 'week', 'a week before')};"
         f" {ratio(now['idle_energy_ratio'])} of the {metered(now['meter_scope'])}' energy was idle."
     )
+    if now["doubt_reasons"]:
+        sentence += f" <b>In doubt</b> by a hundredth or more: {now['doubt_reasons']} (marts.doubts has what to do)."
     columns = {"figure": TEXT, "unit": TEXT, **{str(row["date"]): 3 for row in found}}
     numbers = [
         (title, unit or "share of 1", *(row[column] for row in found)) for title, (column, unit, _, _) in TILES.items()

@@ -127,4 +127,6 @@ def _measured(statement: Statement) -> Iterator[str]:
             f"The intervals are of {100 * statement.interval_level:.0f}&nbsp;%: the error of meters, of what was stated"
             " and of the grid's factors. Sharing by tokens is a rule and has no error of its own."
         )
+    for model, doubt in statement.in_doubt.items():
+        yield f"Figures of <bdi>{text(model)}</bdi> are in doubt by a hundredth or more: {text(str(doubt))}."
     yield "It is an allocation, not a measurement of single answers, and no auditor has looked at it."

@@ -218,6 +218,16 @@ def _per_model(
         samples = [([fleet, one.model, one.meter_scope], getattr(one, column)) for one in shown]
         yield _gauge(f"{kind}_{name}", meaning, PER_MODEL, [(of, value) for of, value in samples if value is not None])
     yield _gauge(
+        f"{kind}_in_doubt",
+        "1 for each reason why a hundredth or more of its joules or tokens is in doubt",
+        [*PER_MODEL, "reason"],
+        [
+            ([fleet, one.model, one.meter_scope, reason], 1)
+            for one in shown
+            for reason in (one.doubt.reasons if one.doubt else ())
+        ],
+    )
+    yield _gauge(
         f"{kind}_models_left_out",
         f"Models and scopes of meters that are not shown, of more than {MOST_MODELS}",
         ["fleet"],

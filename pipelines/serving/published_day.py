@@ -12,6 +12,8 @@ from typing import NamedTuple
 import duckdb
 
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.named_figures import figures_in_doubt
+from pipelines.named_figures.figures_in_doubt import InDoubt
 from pipelines.warehouse import database, statements
 from pipelines.warehouse.database import literal
 
@@ -31,6 +33,7 @@ class ModelDay(NamedTuple):
     location_gco2e: float | None
     compute_cost_usd: float | None
     compute_cost_usd_per_output_mtok: float | None
+    doubt: InDoubt | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,9 @@ def read(fleet: Fleet) -> PublishedDay | None:
         try:
             newest = connection.execute("select max(date) from published_file.marts.model_daily").fetchall()[0][0]
             rows = connection.execute(statements.read(__file__, "last_day")).fetchall()
+            of_date = "(from published_file.marts.model_daily where date = ?)"
+            in_doubt = figures_in_doubt.of_models(connection, of_date, [newest])
         except (duckdb.CatalogException, duckdb.BinderException):
             return None  # published by a version of other tables
-    return None if newest is None else PublishedDay(newest, [ModelDay(*row) for row in rows])
+    models = [ModelDay(*row)._replace(doubt=in_doubt.get(row[0])) for row in rows]
+    return None if newest is None else PublishedDay(newest, models)

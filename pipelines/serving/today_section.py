@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pipelines.report
-from pipelines.report.markup import NAME, RATIO, named, table, text
+from pipelines.report.markup import NAME, RATIO, TEXT, named, table, text
 from pipelines.report.page import MAIN, POLICY
 from pipelines.serving.metrics import is_valid
 from pipelines.today.today_file import Today
@@ -18,7 +18,7 @@ from pipelines.today.today_file import Today
 _COLUMNS = {
     "Model": NAME, "J per token": 3, "J per output token": 3, "Mean W": 0, "W now": 0, "Output tokens": 0,
     "Idle energy (estimate)": RATIO, "CO2e, kg (estimate)": 1, "Compute, USD (estimate)": 2,
-    "USD per million output tokens (estimate)": 2,
+    "USD per million output tokens (estimate)": 2, "In doubt": TEXT,
 }  # fmt: skip
 
 # The reserved name of accelerators that no model holds: tokens do not apply.
@@ -73,6 +73,7 @@ def _models(today: Today) -> str:
             None if one.estimated_location_gco2e is None else one.estimated_location_gco2e / 1000,
             one.estimated_compute_cost_usd,
             one.estimated_compute_cost_usd_per_output_mtok if one.output_tokens else "",
+            str(one.doubt or ""),
         )
         for one in today.models
     ]

@@ -18,6 +18,8 @@ import pipelines
 from collectors.durable_files import sync_folder
 from collectors.samples import Window
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.named_figures import figures_in_doubt
+from pipelines.named_figures.figures_in_doubt import InDoubt
 from pipelines.warehouse import database, statements
 from pipelines.warehouse.database import literal
 
@@ -69,6 +71,7 @@ class ModelToday(NamedTuple):
     estimated_location_gco2e: float | None
     estimated_compute_cost_usd: float | None
     estimated_compute_cost_usd_per_output_mtok: float | None
+    doubt: InDoubt | None = None
 
 
 class SourceToday(NamedTuple):
@@ -109,6 +112,10 @@ class Today:
         scopes = {model.meter_scope for model in self.models if model.meter_scope != "none"}
         return f"{one.model} ({one.meter_scope})" if len(scopes) > 1 else one.model
 
+    def in_doubt(self) -> dict[str, InDoubt]:
+        """The models whose figures are in doubt."""
+        return {one.model: one.doubt for one in self.models if one.doubt}
+
     def problems(self) -> Iterator[str]:
         """A line per source that was not read whole."""
         for one in self.sources:
@@ -121,7 +128,7 @@ class Today:
                 yield f"{one.source}: {newest}; intervals are closed without it"
 
 
-_DOUBLES = ", ".join(f"{name}::double" for name in ModelToday._fields[2:])
+_DOUBLES = ", ".join(f"{name}::double" for name in ModelToday._fields[2:-1])
 _TICK = "select fleet, is_synthetic, date, asked_until_at, closed_until_at, seconds from file.today.tick"
 _MODELS = (
     f"select model, meter_scope, {_DOUBLES} from file.today.models order by starts_with(model, '__'), 3 desc, 1, 2"
@@ -180,7 +187,9 @@ def read(fleet: Fleet) -> Today | None:
         with database.connect(":memory:") as connection:
             connection.execute(f"attach {literal(path)} as file (read_only)")
             (tick,) = connection.execute(_TICK).fetchall()
-            models = [ModelToday(*row) for row in connection.execute(_MODELS).fetchall()]
+            in_doubt = figures_in_doubt.of_models(connection, "file.today.model_hours")
+            rows = connection.execute(_MODELS).fetchall()
+            models = [ModelToday(*row)._replace(doubt=in_doubt.get(row[0])) for row in rows]
             sources = [SourceToday(*row) for row in connection.execute(_SOURCES).fetchall()]
             differences = [Difference(*row) for row in connection.execute(_DIFFERENCES).fetchall()]
     except (duckdb.CatalogException, duckdb.BinderException):

@@ -102,9 +102,9 @@ def _contracts(manifest: Path, project: Path, _: int) -> Contracts:
     return Contracts(marts, formulas, seeds, str(stated["vars"]["method_version"]), _same_formulas(project, formulas))
 
 
-def variable(project: Path, name: str) -> int:
-    """A whole number among the variables of dbt_project.yml."""
-    return int(yaml.safe_load((project / "dbt_project.yml").read_text(encoding="utf-8"))["vars"][name])
+def variable(project: Path, name: str) -> Any:
+    """One of the variables of dbt_project.yml."""
+    return yaml.safe_load((project / "dbt_project.yml").read_text(encoding="utf-8"))["vars"][name]
 
 
 def former_columns(project: Path) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:

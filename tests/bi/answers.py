@@ -13,6 +13,8 @@ JOULES = "marts.model_daily where meter_scope = 'board' and {dates}"
 STEPS = ("calendar", "coverage", "price", "volume", "efficiency", "idle", "new", "gone", "adjustments")
 MONTH = "strftime(month, '%Y-%m')"
 MONTH_COSTS = "(select *, billing_month as month from marts.cost_daily where basis = 'fully_loaded')"
+# One reason at most is planted; a row with neither joules nor tokens was not assessed.
+IN_DOUBT = "if(bool_or(doubt_reasons is not null), coalesce(max(nullif(doubt_reasons, '')), 'none'), null)"
 
 OPERATOR = {
     "Joules per output token, J/token (board meters)": (
@@ -45,7 +47,7 @@ OPERATOR = {
         " sum(matched_joules) / nullif(sum(matched_output_tokens), 0),"
         " sum(matched_joules) / nullif(sum(matched_total_tokens), 0),"
         " sum(idle_joules) / sum(energy_joules - unknown_joules),"
-        f" sum(known_seconds - active_seconds) / sum(known_seconds) from {JOULES} group by model"
+        f" sum(known_seconds - active_seconds) / sum(known_seconds), {IN_DOUBT} from {JOULES} group by model"
     ),
     "Idle energy by model and account, kWh (facility: hosts, x PUE)": (
         "select if(length(model) > 40, substr(model, 1, 30) || '… ' || substr(md5(model), 1, 6), model) as model_short,"
@@ -194,7 +196,7 @@ SUSTAINABILITY = {
     ),
     "Models: facility energy in kWh, CO2e in kg and g per million tokens": (
         "select model, sum(facility_energy_kwh), sum(location_gco2e) / 1000, sum(embodied_gco2e) / 1000,"
-        " 1e6 * sum(matched_location_gco2e) / nullif(sum(carbon_known_output_tokens), 0)"
+        f" 1e6 * sum(matched_location_gco2e) / nullif(sum(carbon_known_output_tokens), 0), {IN_DOUBT}"
         " from marts.model_daily where {dates} group by model"
     ),
     "Sites: facility energy in kWh, CO2e in kg, PUE, WUE, REF": (

@@ -50,8 +50,8 @@ HOSTILE = {
     "Qwen3.5-397B": "\N{HEBREW LETTER ALEF}\N{HEBREW LETTER BET} '; drop table marts.model_daily; --",
     "Kimi-K2.5": '=HYPERLINK("http://evil.example")',
 }
-# What three quiet days do not have: an unusual cost, two sources that differ, a date that is held back, a forecast, a
-# figure that was restated, whole months to compare. Written into the warehouse before it is published.
+# What three quiet days do not have: a doubt, an unusual cost, two sources that differ, a date that is held back, a
+# forecast, a figure that was restated, whole months to compare. Written into the warehouse before it is published.
 PLANTED = """
 insert into marts.held_back_dates (date, invariant, table_name, row_number, found, unit, expected, remedy, broken_rows)
 values ('2026-09-30', 'energy_balances', 'energy_ledger', 1, 12.5, 'joules', 'at most 0.001', 'book the date again', 1);
@@ -61,6 +61,7 @@ where (date, meter) = (select (min(date), min(meter)) from marts.reconciliation_
 insert into marts.cost_anomalies_daily (
     as_of_date, date, scope, site, model, part, cost_usd, usual_usd, difference_usd, is_anomaly, method_version
 ) values ('2026-10-03', '2026-10-03', 'fleet', '__all__', '__all__', '__all__', 900, 700, 200, true, 'test');
+update marts.model_daily set doubt_reasons = 'hidden_processes' where date = '2026-10-02' and model like '<%';
 update marts.cost_forecast set forecast_usd = 9876.5, forecast_low_usd = 9000, forecast_high_usd = 10000
 where billing_month = '2026-10-01';
 update published.right_sizing set

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import closing
+from datetime import date
 from pathlib import Path
 
 import duckdb
@@ -105,6 +106,35 @@ def test_the_operator_sees_what_may_be_tried_with_its_size_and_days(tmp_path: Pa
     columns = ("deployment", "current_gpus_per_replica", "trial_replicas", "trial_gpus_per_replica")
     named = [query["columns"].index(one) for one in (*columns, "trial_power_limit_watts", "trial_days", "reason_code")]
     assert [tuple(row[at] for at in named) for row in shown] == expected
+
+
+@pytest.mark.parametrize("board", ["operator", "sustainability"])
+def test_the_table_of_models_names_the_reasons_of_doubt(board: str, tmp_path: Path) -> None:
+    """Innocent twins: a model that is clean, and one of which nothing was assessed."""
+    reasons = [
+        ("doubted", "2026-10-01", "hidden_processes"),
+        ("doubted", "2026-10-02", "above_limit,no_counter"),
+        ("doubted", "2026-10-03", ""),
+        ("clean", "2026-10-01", ""),
+        ("clean", "2026-10-02", None),
+        ("dark", "2026-10-01", None),
+    ]
+    rows = [
+        {**publications.KEYS, "date": date.fromisoformat(on), "model": model, "doubt_reasons": words}
+        for model, on, words in reasons
+    ]
+    panels = json.loads((PROJECT / f"bi/grafana/{board}.json").read_text("utf-8"))["panels"]
+    (panel,) = [one for one in panels if one["title"].startswith("Models: ")]
+    asked = panel["targets"][0]["rawSql"].replace("${schema_prefix:raw}", "").replace("$__timeFilter(date)", "true")
+    asked = asked.replace("${site:sqlstring}", "'west'").replace("${meter_scope:sqlstring}", "'board'")
+    (metric,) = [one for one in DATASETS["model_daily"]["metrics"] if one["metric_name"] == "in_doubt"]
+    expected = {"doubted": "above_limit,no_counter; hidden_processes", "clean": "none", "dark": None}
+    with closing(duckdb.connect(str(publications.write(tmp_path, marts_model_daily=rows)), read_only=True)) as book:
+        assert {row[0]: row[-1] for row in book.execute(asked).fetchall()} == expected
+        of_models = f"select model, {metric['expression']} from marts.model_daily group by model"
+        assert dict(book.execute(of_models).fetchall()) == expected
+    (chart,) = [one for one in CHARTS if one["slice_name"] == panel["title"].replace("${meter_scope}", "board")]
+    assert chart["params"]["metrics"][-1] == "in_doubt"
 
 
 def test_a_metric_with_the_name_of_a_headline_figure_is_that_figure() -> None:

@@ -104,23 +104,60 @@ alter table marts.model_daily add column total_tokens double;
 alter table marts.model_daily add column output_tokens double;
 alter table marts.model_daily add column doubted_tokens double;
 alter table marts.model_daily add column unbooked_tokens double;
+alter table marts.model_daily add column doubted_energy_ratio double;
+alter table marts.model_daily add column doubted_tokens_ratio double;
 alter table marts.model_daily add column doubt_reasons varchar;
 insert into marts.model_daily values
-    (date '2026-09-11', 'even', 1000, null, 1000, 200, 30, null, 'hidden_processes'),
-    (date '2026-09-12', 'even', 1000, null, 1000, 200, null, null, ''),
-    (date '2026-09-11', 'dark', 1000, null, 1000, 200, null, null, '');
+    (date '2026-09-11', 'even', 1000, null, 1000, 200, 30, null, 0, 0.03, 'hidden_processes'),
+    (date '2026-09-12', 'even', 1000, null, 1000, 200, null, null, 0, 0, ''),
+    (date '2026-09-11', 'dark', 1000, null, 1000, 200, null, null, 0, 0, '');
 """
+WHY = "a hundredth of it or more is in doubt (hidden_processes; what to do is in marts.doubts)"
 
 
 def test_a_price_in_doubt_is_not_exported(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     change(tiny, JUDGED)  # 30 of 2,000 tokens of even: more than a hundredth
     folder = exported(tiny)
     assert model_list(folder / "litellm_actual.yaml") == {"dark": {"output_cost_per_token": 2e-06}}
-    why = "a hundredth of it or more is in doubt (hidden_processes; what to do is in marts.doubts)"
-    assert f"even: no price of output: {why}" in capsys.readouterr().out
+    assert f"even: no price of output: {WHY}" in capsys.readouterr().out
     # 15 of 2,000.
     change(tiny, "update marts.model_daily set doubted_tokens = 15 where doubted_tokens = 30")
     assert "even" in model_list(exported(tiny) / "litellm_actual.yaml")
+    # Nothing of it is booked, so that no share can be stated.
+    change(tiny, "update marts.model_daily set doubted_tokens = null, doubted_tokens_ratio = 0 where model = 'even'")
+    assert "even" not in model_list(exported(tiny, "--basis", "allocation") / "litellm_actual.yaml")
+
+
+def test_the_last_price_that_was_not_in_doubt_stays_with_its_date(
+    tiny: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exported(tiny)
+    state = tiny.parent / "data/tiny/exports/last_fully_loaded.json"
+    held = json.loads(state.read_text(encoding="utf-8"))
+    state.write_text(json.dumps({**held, "exported_on": "2026-10-03"}), encoding="utf-8")
+    change(tiny, JUDGED)
+    change(tiny, "update marts.token_prices set own_usd_per_mtok = own_usd_per_mtok / 2")
+    capsys.readouterr()
+    for _ in range(2):  # it stays in the export after the next one, too
+        folder = exported(tiny)
+        prices = model_list(folder / "litellm_actual.yaml")
+        assert {name: one["output_cost_per_token"] for name, one in prices.items()} == {"even": 1e-04, "dark": 1e-06}
+        printed = capsys.readouterr()
+        assert f"even: its prices are those of 2026-10-03. The newest is not exported: {WHY}" in printed.out
+        assert "even" not in printed.err
+        rows = list(csv.DictReader((folder / "token_prices.csv").open(encoding="utf-8")))
+        dates = {row["model"]: row["priced_on"] for row in rows if row["token_class"] == "output"}
+        assert dates == {"even": "2026-10-03", "dark": rows[0]["exported_on"], "quiet": ""}
+        (langfuse,) = [
+            one
+            for one in json.loads((folder / "langfuse_target.json").read_text(encoding="utf-8"))["models"]
+            if one["modelName"] == "even"
+        ]
+        assert langfuse["startDate"] == "2026-10-03T00:00:00Z"
+    # A price at another target is another one.
+    assert model_list(exported(tiny, "--target", "0.6") / "litellm_target.yaml") == {}
+    change(tiny, "update marts.model_daily set doubt_reasons = '' where model = 'even'")
+    assert model_list(exported(tiny) / "litellm_actual.yaml")["even"]["output_cost_per_token"] == 5e-05
 
 
 def test_litellm_gets_the_price_of_each_class_at_both_utilisations(tiny: Path) -> None:

@@ -28,7 +28,7 @@ create table marts.model_daily (
     date date, model varchar, meter_scope varchar, facility_energy_kwh decimal(28, 6), location_gco2e decimal(28, 6),
     compute_cost_usd decimal(28, 12), output_tokens decimal(28, 6), matched_joules decimal(28, 6),
     matched_output_tokens decimal(28, 6), matched_total_tokens decimal(28, 6),
-    matched_compute_cost_usd decimal(28, 12), priced_output_tokens decimal(28, 6)
+    matched_compute_cost_usd decimal(28, 12), priced_output_tokens decimal(28, 6), doubt_reasons varchar
 );
 create schema finance;
 create table finance.cost (
@@ -64,9 +64,9 @@ def made(tmp_path: Path) -> Callable[[str], Callable[[str], tuple[Worksheet, Wor
 
 TWO_MODELS = """
 insert into marts.model_daily values
-    ('2026-10-01', 'busy', 'board', 2, 500, 30, 4e6, 8e6, 4e6, 16e6, 30, 4e6),
-    ('2026-10-01', 'parked', 'board', 1, null, 10, 0, 4e6, 0, 0, 10, 0),
-    ('2026-10-01', 'silent', 'board', 1, 250, null, null, null, null, null, null, null);
+    ('2026-10-01', 'busy', 'board', 2, 500, 30, 4e6, 8e6, 4e6, 16e6, 30, 4e6, ''),
+    ('2026-10-01', 'parked', 'board', 1, null, 10, 0, 4e6, 0, 0, 10, 0, ''),
+    ('2026-10-01', 'silent', 'board', 1, 250, null, null, null, null, null, null, null, null);
 """
 
 
@@ -109,9 +109,10 @@ def test_totals_and_ratios_are_formulas_of_sums_over_sums(made: Callable) -> Non
         "J per output token",
         "J per token",
         "USD per million output tokens, compute",
+        "in doubt on some date",
     ]
     assert formulas.freeze_panes == "B5"
-    assert formulas.auto_filter.ref == "A4:N7"
+    assert formulas.auto_filter.ref == "A4:O7"
     assert [values.cell(row, 1).value for row in (3, 5, 6, 7)] == ["total", "busy", "parked", "silent"]
     # 12 MJ over 4 million output tokens: 3 J, where the mean of the rows would be 2 J.
     assert (formulas["L3"].value, values["L3"].value) == ("=SUM(G5:G7)/SUM(H5:H7)", 3.0)
@@ -123,6 +124,22 @@ def test_totals_and_ratios_are_formulas_of_sums_over_sums(made: Callable) -> Non
     assert [values.cell(7, place).value for place in (5, 6, 7, 8)] == [None] * 4
     assert values["D6"].value is None
     assert values["D5"].value == 0.5
+
+
+def test_a_model_in_doubt_has_the_reasons_of_its_dates_each_once(made: Callable) -> None:
+    rows = ", ".join(
+        f"('{on}', '{model}', 'board', '{reasons}')"
+        for on, model, reasons in (
+            ("2026-10-01", "busy", "above_limit,hidden_processes"),
+            ("2026-10-02", "busy", "hidden_processes"),
+            ("2026-10-01", "clean", ""),
+        )
+    )
+    _, values = made(f"insert into marts.model_daily (date, model, meter_scope, doubt_reasons) values {rows}")("Models")
+    assert [(values[f"A{row}"].value, values[f"O{row}"].value) for row in (5, 6)] == [
+        ("busy", "above_limit, hidden_processes"),
+        ("clean", None),
+    ]
 
 
 def test_a_share_is_a_cell_over_its_columns_total(made: Callable) -> None:
@@ -221,7 +238,7 @@ def test_a_question_without_its_tables_has_the_reason_in_its_sheet(made: Callabl
     assert sheets("Carbon")[0]["A2"].value.startswith("This publication cannot answer it: Catalog Error: Table with")
     # A table without rows is another thing.
     assert sheets("Models")[0]["A2"].value.startswith("tiny, no date is booked: SYNTHETIC telemetry")
-    assert [cell.value for cell in sheets("Models")[0][3]] == [None] * 14
+    assert [cell.value for cell in sheets("Models")[0][3]] == [None] * 15
 
 
 def test_a_sheet_that_fails_has_the_reason_and_the_others_are_complete(tmp_path: Path) -> None:

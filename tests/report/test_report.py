@@ -90,6 +90,17 @@ def test_the_headline_is_compared_with_the_day_and_the_week_before(small: str) -
     )
 
 
+def test_the_headline_names_what_is_in_doubt_on_its_date(tmp_path: Path) -> None:
+    def headline(on: date, reasons: str) -> str:
+        days = [fleet_day(NEWEST), fleet_day(on, site="east", doubt_reasons=reasons)]
+        return section(page.page(publications.write(tmp_path / f"{on}{reasons}", marts_fleet_daily=days)), "headline")
+
+    words = "In doubt by a hundredth or more: above_limit, hidden_processes (marts.doubts has what to do)."
+    assert words in headline(NEWEST, "above_limit,hidden_processes")
+    assert "In doubt" not in headline(NEWEST, "")
+    assert "In doubt" not in headline(date(2026, 10, 27), "hidden_processes")
+
+
 def test_the_headline_names_what_of_the_cost_make_run_prints(tmp_path: Path) -> None:
     def headline(*costs: dict) -> str:
         made = publications.write(

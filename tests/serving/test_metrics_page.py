@@ -11,9 +11,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import pipelines
+from pipelines.named_figures.figures_in_doubt import InDoubt
 from pipelines.serving import metrics
+from pipelines.serving.published_day import PublishedDay
 from tests import optional
-from tests.served_states import GIB, NOW, healthy, model_today, troubled
+from tests.served_states import GIB, NOW, healthy, model_day, model_today, troubled
 
 
 def samples(page: bytes) -> dict[tuple[str, ...], float]:
@@ -50,6 +52,19 @@ def test_each_figure_of_a_healthy_fleet() -> None:
     assert found["wattledger_data_bytes", "warehouse"] == 3 * GIB
     assert found["wattledger_ticks_total", "made"] == 170
     assert found["wattledger_build_info", pipelines.__version__] == 1
+
+
+def test_a_model_in_doubt_has_a_sample_for_each_reason() -> None:
+    state, doubt = healthy(), InDoubt(("above_limit", "hidden_processes"), is_energy=True, is_tokens=True)
+    assert state.today is not None
+    models = [model_today("chat", 1e6, doubt=doubt), model_today("mail", 1e6)]
+    day = PublishedDay(NOW.date() - timedelta(days=1), [model_day("chat", 6e6, doubt=doubt), model_day("mail", 6e6)])
+    page = metrics.page(replace(state, today=replace(state.today, models=models), last_day=day), NOW)
+    assert {key: value for key, value in samples(page).items() if "in_doubt" in key[0]} == {
+        (f"wattledger_{kind}_in_doubt", "board", "chat", reason): 1
+        for kind in ("today", "last_day")
+        for reason in ("above_limit", "hidden_processes")
+    }
 
 
 def test_what_is_unknown_has_no_sample() -> None:

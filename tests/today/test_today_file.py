@@ -30,8 +30,9 @@ def fleet_of(folder: Path) -> Fleet:
     return fleet
 
 
-def hour(connection: duckdb.DuckDBPyConnection, at: datetime, **facts: float) -> None:
-    """An hour of the model: 3.6 MJ of which a quarter is idle, 1000 output tokens, 0.5 USD; other `facts` instead."""
+def hour(connection: duckdb.DuckDBPyConnection, at: datetime, **facts: float | str) -> None:
+    """An hour of the model: 3.6 MJ of which a quarter is idle, 1000 output tokens, 0.5 USD; other `facts` instead, as
+    SQL has them."""
     row = {
         "energy_joules": 3.6e6, "matched_joules": 3.6e6, "productive_joules": 2.7e6, "idle_joules": 0.9e6,
         "output_tokens": 1000, "total_tokens": 4000, "matched_output_tokens": 1000, "matched_total_tokens": 4000,
@@ -45,7 +46,7 @@ def hour(connection: duckdb.DuckDBPyConnection, at: datetime, **facts: float) ->
     )
 
 
-def tick(fleet: Fleet, at: datetime, hours: int, **facts: float) -> Today:
+def tick(fleet: Fleet, at: datetime, hours: int, **facts: float | str) -> Today:
     """A tick whose warehouse has so many hours of the date, from midnight on."""
     warehouse = fleet.root / ".today" / "warehouse.duckdb"
     warehouse.parent.mkdir(exist_ok=True)
@@ -61,7 +62,7 @@ def tick(fleet: Fleet, at: datetime, hours: int, **facts: float) -> Today:
     return made
 
 
-def publish(fleet: Fleet, on: date, hours: int, **facts: float) -> None:
+def publish(fleet: Fleet, on: date, hours: int, **facts: float | str) -> None:
     """A publication that has so many hours of a date."""
     folder = fleet.published / "20261111T011500Z"
     folder.mkdir(parents=True)
@@ -135,6 +136,29 @@ def test_what_the_command_prints(
     text = textfile.read_text(encoding="utf-8")
     assert 'wattledger_today_tick_timestamp_seconds{fleet="mine"}' in text
     assert "wattledger_today_energy_joules" not in text
+
+
+def test_a_model_in_doubt_is_marked_in_the_terminal_and_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """400 of 4,000 tokens of each hour. Innocent twin: 20, which are less than a hundredth."""
+    monkeypatch.setenv("WATTLEDGER_DATA", str(tmp_path / "data"))
+    fleet = fleet_of(tmp_path)
+    doubted = {"doubted_tokens": 400, "doubted_tokens_ratio": 0.1, "doubted_energy_ratio": 0}
+    made = tick(fleet, NOON, 12, **doubted, doubt_reasons="'hidden_processes'")
+    assert main(["today", "--fleet", str(fleet.path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[4].split() == [
+        NAME, "900.0000?", "3,600.0000?", "1,000.0", "–", "12,000?", "25.0%", "15.6", "6.2", "6.00", "500.00?",
+    ]  # fmt: skip
+    assert lines[5] == (
+        f"? in doubt by 1 % or more: {NAME}: hidden_processes; once the day is booked, marts.doubts has the evidence"
+        " and what to do"
+    )
+    assert "hidden_processes" in with_today(None, made, "mine", NOON)
+    tick(fleet, NOON, 12, doubted_tokens=20, doubted_tokens_ratio=0.005, doubted_energy_ratio=0, doubt_reasons="''")
+    assert main(["today", "--fleet", str(fleet.path)]) == 0
+    assert "?" not in capsys.readouterr().out
 
 
 def test_the_page_has_today_at_its_head_and_names_are_text(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from collectors.samples import printable
 from pipelines.command_line.text_tables import RATIO, TEXT, explained, table
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.named_figures import figures_in_doubt
 from pipelines.today import today_file
 from pipelines.warehouse.refusals import QuestionError
 
@@ -62,7 +63,11 @@ def _lines(ticked: today_file.Today) -> Iterator[str]:
         f" (tick of {ticked.asked_until_at:%H:%M:%S}, {ticked.seconds:.1f} s): {kind}"
     )
     yield ""
-    yield table(_COLUMNS, [(ticked.name_of(one), *_figures(one)) for one in ticked.models]) or "no closed interval yet"
+    marks = [figures_in_doubt.marks(one.doubt, _COLUMNS) for one in ticked.models]
+    rows = [(ticked.name_of(one), *_figures(one)) for one in ticked.models]
+    yield table(_COLUMNS, rows, marks) or "no closed interval yet"
+    if in_doubt := ticked.in_doubt():
+        yield printable(f"? {figures_in_doubt.note(in_doubt, is_booked=False)}")
     if ticked.models:
         yield explained(_MEANINGS)
     yield from (printable(f"  {line}") for line in ticked.problems())

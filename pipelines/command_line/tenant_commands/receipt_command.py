@@ -15,6 +15,7 @@ from collectors.durable_files import write_whole
 from collectors.samples import printable
 from pipelines.command_line.text_tables import MISSING, TEXT, table
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.named_figures import figures_in_doubt
 from pipelines.receipts.request_receipt import receipts_of
 from pipelines.receipts.tenant_statement import Statement, folder_of, statement_of
 from pipelines.report.statement_page import statement_page
@@ -91,6 +92,8 @@ def _lines(one: Mapping[str, Any]) -> Iterator[str]:
             f" of the month ({one['full_cost_status']})"
         )
     yield f"method     {one['method'] or MISSING}; quality: {one['quality']}"
+    if one["in_doubt"]:
+        yield f"?          its model's figures of that date are in doubt: {', '.join(one['in_doubt'])} (marts.doubts)"
 
 
 def _page(statement: Statement) -> Iterator[str]:
@@ -110,6 +113,8 @@ def _page(statement: Statement) -> Iterator[str]:
     yield f"CO2e         {_interval(statement.whole, 'location_kgco2e', 3)} kg by location"
     metered = MISSING if statement.metered_ratio is None else f"{statement.metered_ratio:.1%}"
     yield f"metered      {metered} of the models' electricity; what it proves: docs/receipts.md"
+    if statement.in_doubt:
+        yield printable(f"?            {figures_in_doubt.note(statement.in_doubt)}")
 
 
 def _interval(figures: Mapping[str, Any], name: str, digits: int) -> str:

@@ -51,6 +51,7 @@ CSV_COLUMNS = (
     "target_utilisation_ratio",
     "target_usd_per_token",
     "target_usd_per_token_absent_because",
+    "priced_on",
 )
 
 
@@ -120,7 +121,7 @@ def as_langfuse(export: Export, utilisation: str) -> str:
             {
                 "modelName": model.name,
                 "matchPattern": f"(?i)^({PROVIDER}/)?({re.escape(model.name)})$",
-                "startDate": f"{export.exported_on.isoformat()}T00:00:00Z",
+                "startDate": f"{model.priced_on or export.exported_on}T00:00:00Z",
                 "unit": "TOKENS",
                 "pricingTiers": [tier],
             }
@@ -153,6 +154,7 @@ def as_csv(export: Export) -> str:
                     f"{export.target_utilisation_ratio:g}",
                     _plain(price.at(TARGET)),
                     price.reason(TARGET),
+                    (price.priced_on or export.exported_on) if price.usd else "",
                 ]
             )
     return text.getvalue()

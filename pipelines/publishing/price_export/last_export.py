@@ -1,4 +1,4 @@
-"""What was exported last, and which prices have moved since.
+"""What was exported last: which prices have moved since, and which stay because the newest are in doubt.
 
 Add here what a moved price is compared by. Keep out where the new prices come from (`prices`). The state is one file
 per basis in the fleet's data folder: users of a gateway see what it was given, wherever the files went.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from collectors.durable_files import write_whole
-from pipelines.publishing.price_export.prices import CLASSES, TARGET, Export
+from pipelines.publishing.price_export.prices import CLASSES, TARGET, Export, Model, Price
 
 
 def state_path(folder: Path, basis: str) -> Path:
@@ -45,8 +46,30 @@ def keep(path: Path, export: Export) -> None:
         "period": str(export.period),
         "target_utilisation_ratio": export.target_utilisation_ratio,
         "usd_per_token": prices,
+        "priced_on": {model.name: model.priced_on for model in export.models if model.priced_on},
     }
     write_whole(path, (json.dumps(state, indent=2) + "\n").encode())
+
+
+def with_undoubted(last: dict[str, Any], export: Export) -> Export:
+    """The export in which a price in doubt is the one that was exported last, with its date. A price at another target
+    utilisation is another price: it does not stay."""
+    is_same_target = last.get("target_utilisation_ratio") == export.target_utilisation_ratio
+
+    def priced(model: Model, token_class: str, price: Price) -> Price:
+        held = last["usd_per_token"].get(model.name, {}).get(token_class, {}) if price.in_doubt else {}
+        usd = {at: value for at, value in held.items() if at != TARGET or is_same_target}
+        if not usd:
+            return price
+        reasons = {at: why for at, why in (price.reasons or {}).items() if at not in usd}
+        on = last.get("priced_on", {}).get(model.name, last["exported_on"])
+        return replace(price, usd=usd, reasons=reasons, priced_on=on)
+
+    models = (
+        replace(one, prices={kind: priced(one, kind, price) for kind, price in one.prices.items()})
+        for one in export.models
+    )
+    return replace(export, models=tuple(models))
 
 
 def moved(last: dict[str, Any], export: Export, share: float) -> Iterator[str]:

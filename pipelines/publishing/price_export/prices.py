@@ -62,13 +62,15 @@ class Period:
 @dataclass(frozen=True)
 class Price:
     """What a token of a class costs in USD. A price that is not known is None, never 0, and `reasons` has why, by the
-    utilisation that it is asked for."""
+    utilisation that it is asked for. Where the newest is `in_doubt`, that of the export `priced_on` may be here."""
 
     tokens: Decimal | None = None
     utilisation_ratio: float | None = None
     is_lower_bound: bool = False
     usd: dict[str, float] | None = None
     reasons: dict[str, str] | None = None
+    in_doubt: str = ""
+    priced_on: str | None = None
 
     def at(self, utilisation: str) -> float | None:
         """USD per token at ACTUAL or TARGET utilisation."""
@@ -91,6 +93,11 @@ class Model:
     def has_prices(self, utilisation: str) -> bool:
         """Whether any class has a price there."""
         return any(price.at(utilisation) is not None for price in self.prices.values())
+
+    @property
+    def priced_on(self) -> str | None:
+        """The export that its prices are of; None: this one."""
+        return next((price.priced_on for price in self.prices.values() if price.priced_on), None)
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,8 @@ def read(
     ((publication_id, is_synthetic),) = connection.execute(
         "select publication_id, is_synthetic from published.publication"
     ).fetchall()
-    in_doubt = figures_in_doubt.of_models(connection, period.start, period.end)
+    dates = "(from marts.model_daily where date >= ? and date < ?)"
+    in_doubt = figures_in_doubt.of_models(connection, dates, [period.start, period.end])
     rows = connection.execute(_PRICES, [target_utilisation_ratio, period.kind, period.start, basis]).fetchall()
     return Export(
         fleet.fleet,
@@ -190,7 +198,7 @@ def _price(token_class: str, row: tuple[object, ...] | None, doubt: figures_in_d
     _, _, tokens, _, utilisation, is_lower_bound, _, is_marginal_known, own, target = row
     if doubt:
         why = f"a hundredth of it or more is in doubt ({doubt}; what to do is in marts.doubts)"
-        return Price(tokens, utilisation, bool(is_lower_bound), {}, {ACTUAL: why, TARGET: why})  # type: ignore[arg-type]
+        return Price(tokens, utilisation, bool(is_lower_bound), {}, {ACTUAL: why, TARGET: why}, why)  # type: ignore[arg-type]
     reasons = {}
     if own is None:
         reasons = dict.fromkeys((ACTUAL, TARGET), "no part of its cost has a known price (cost_rates, sites[].tariff)")
@@ -211,6 +219,9 @@ def notes(export: Export, utilisation: str) -> Iterator[str]:
         ):
             yield f"{model.name}: no price, it served no token; it cost {model.without_tokens_usd:.2f} USD"
             continue
+        if model.priced_on:
+            (why,) = {price.in_doubt for price in model.prices.values() if price.priced_on}
+            yield f"{model.name}: its prices are those of {model.priced_on}. The newest is not exported: {why}"
         for token_class, price in model.prices.items():
             if why := price.reason(utilisation):
                 yield f"{model.name}: no price of {CLASSES[token_class]}: {why}"

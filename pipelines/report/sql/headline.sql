@@ -23,7 +23,8 @@ fleet as (
         sum(matched_joules) filter (meter_scope = (from main_scope))
         / nullif(sum(matched_output_tokens) filter (meter_scope = (from main_scope)), 0) as joules_per_output_token,
         sum(idle_joules) filter (meter_scope = (from main_scope))
-        / nullif(sum(productive_joules + idle_joules) filter (meter_scope = (from main_scope)), 0) as idle_energy_ratio
+        / nullif(sum(productive_joules + idle_joules) filter (meter_scope = (from main_scope)), 0) as idle_energy_ratio,
+        list_sort(list_distinct(flatten(list(string_split(nullif(doubt_reasons, ''), ','))))) as doubt_reasons
     from marts.fleet_daily
     group by date
 ),
@@ -114,6 +115,7 @@ select
     fleet.idle_energy_ratio,
     fleet.location_kgco2e,
     coalesce(fleet.is_carbon_complete, false) as is_carbon_complete,
+    array_to_string(fleet.doubt_reasons, ', ') as doubt_reasons,
     (select meter_scope from main_scope) as meter_scope,
     (select map_from_entries(list((figure, band) order by figure)) from bands where days = 1) as day_bands,
     (select map_from_entries(list((figure, band) order by figure)) from bands where days = 7) as week_bands,

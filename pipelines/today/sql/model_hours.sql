@@ -29,7 +29,13 @@ select
     matched_compute_cost_usd as estimated_matched_compute_cost_usd,
     priced_output_tokens as estimated_priced_output_tokens,
     is_cost_complete,
-    is_carbon_complete
+    is_carbon_complete,
+    doubted_joules,
+    doubted_tokens,
+    unbooked_tokens,
+    doubted_energy_ratio,
+    doubted_tokens_ratio,
+    doubt_reasons
 from marts.model_hourly
 where date = $on;
 

@@ -9,10 +9,12 @@ it pays 0.003 USD. It asked mail, which has no contract, for 200 output tokens.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from pipelines.fleet.places import PROJECT
@@ -141,6 +143,30 @@ def test_a_receipt_is_found_by_the_requests_id(folder: Path) -> None:
     assert f"full cost  {found['full_cost_usd']:.6f} USD: both, times 1.245 of the month (open)" in printed
     assert printed.startswith("request    r-1 of edge, ")
     assert "tokens     1,000 in, of them – cached; 100 out" in printed
+
+
+def test_a_receipt_and_a_statement_name_what_is_in_doubt(folder: Path, tmp_path: Path) -> None:
+    """Of chat, by 30 % of its tokens. mail is clean."""
+    shutil.copytree(folder, tmp_path / "copy", symlinks=True)
+    asked = tmp_path / "copy"
+    with duckdb.connect(str(asked / "data/planted/published/wattledger.duckdb")) as published:
+        for table in ("model_daily", "model_monthly"):
+            published.execute(
+                f"update marts.{table} set doubted_tokens = 0.3 * total_tokens, doubted_tokens_ratio = 0.3,"
+                " doubt_reasons = 'hidden_processes' where model = 'chat'"
+            )
+    line = "?          its model's figures of that date are in doubt: hidden_processes (marts.doubts)"
+    assert ask(asked, "r-1").splitlines()[-1] == line
+    assert line not in ask(asked, "r-2")
+    found = json.loads(ask(asked, "--tenant", NAME, "--month", "2026-10", "--json"))
+    assert found["in_doubt"] == {"chat": ["hidden_processes"]}
+    assert ask(asked, "--tenant", NAME, "--month", "2026-10").splitlines()[-1] == (
+        "?            in doubt by 1 % or more: chat: hidden_processes; `select * from marts.doubts` has the evidence"
+        " and what to do"
+    )
+    html = Path(ask(asked, "--tenant", NAME, "--month", "2026-10", "--html").strip()).read_text(encoding="utf-8")
+    assert "Figures of <bdi>chat</bdi> are in doubt by a hundredth or more: hidden_processes." in html
+    assert "?" not in ask(folder, "r-1")
 
 
 @pytest.mark.parametrize(
