@@ -64,7 +64,7 @@ def series() -> Iterable[Series]:
         read([min(came, STEADY[NOON]) for came in STEADY]),
         read([max(came - STEADY[NOON], 0) for came in STEADY]),
     )
-    # What passes on a part is not told from one beside it.
+    # What passes on a part looks like one beside it.
     yield from pair("g-part", read(ONE), read([one + other // 10 for one, other in zip(ONE, OTHER, strict=True)]))
 
 

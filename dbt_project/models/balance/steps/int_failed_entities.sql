@@ -1,5 +1,5 @@
 -- The meters and engines whose balance fails on a date of the run, with the evidence. Their rows stay as they are booked
--- and the date is published, unless it is no fault of single ones: nobody is named, or at least four fail that hold more
+-- and the date is published, unless it is no fault of single ones: none is named, or at least four fail that hold more
 -- than a tenth of the date's joules. One row per date, invariant and broken row.
 with broken as (
 

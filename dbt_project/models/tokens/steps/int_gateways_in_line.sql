@@ -1,6 +1,6 @@
 -- Gateways in line: what one passes on, another one counts again. Two gateways of a model count one stream where what
 -- they have counted since midnight differs by a constant at every sample, within what moved between two scrapes of the
--- other; side by side, each has requests of its own, and the difference drifts. What cannot be told: halves that are
+-- other; side by side, each has requests of its own, and the difference drifts. What the counts do not show: halves that are
 -- equal to the token at every scrape are taken for one stream; a gateway that passes on a part of what another one has
 -- is taken for one beside it; and which of the two is nearer to the engines, so the longer count is kept, then the
 -- better rank, then the first name. Book and balance read this choice. One row per date and gateway that is not added.
