@@ -145,9 +145,12 @@ def _engine_ends(sighting: Sighting, random: Random) -> None:
     sighting.hidden |= LIFE
 
 
-def _in_place(sighting: Sighting, *, hides: set[str] | None = None, unseen_steps: float = 0.0) -> None:
-    """What is unknown, or lost at more ends than usual."""
+def _in_place(
+    sighting: Sighting, *, hides: set[str] | None = None, unseen_steps: float = 0.0, is_faulty: bool = False
+) -> None:
+    """What is unknown, or lost at more ends than usual, and whether a check may name it."""
     sighting.unknown |= hides or set()
+    sighting.is_faulty |= is_faulty
     sighting.unseen_steps = max(sighting.unseen_steps, unseen_steps)
 
 
@@ -164,7 +167,7 @@ def _paged(page: Callable[[float], Page], unseen_steps: float) -> Callable[[Sigh
 
     def seen(sighting: Sighting, random: Random) -> None:
         sighting.page = page(_about_the_middle(random) + 30.0)
-        _in_place(sighting, unseen_steps=unseen_steps)
+        _in_place(sighting, unseen_steps=unseen_steps, is_faulty=True)
 
     return seen
 
@@ -178,7 +181,7 @@ def _deltas(*, is_stated: bool) -> Callable[[Sighting, Random], None]:
 
 
 def _retold(
-    retelling: Callable[[Sighting, Random], Retelling], **more: float | set[str]
+    retelling: Callable[[Sighting, Random], Retelling], **more: float | set[str] | bool
 ) -> Callable[[Sighting, Random], None]:
     def seen(sighting: Sighting, random: Random) -> None:
         sighting.retellings += (retelling(sighting, random),)
@@ -235,7 +238,7 @@ SEEN: Mapping[str, Gene] = {
         "of their own": _nothing,
         "regions": _retold(lambda sighting, random: retellings.of_one_name("regions")),
         "containers": _retold(lambda sighting, random: retellings.of_one_name("containers")),
-        "bare host": _retold(lambda sighting, random: retellings.bare_host()),
+        "bare host": _retold(lambda sighting, random: retellings.bare_host(), is_faulty=True),
         "an address before both": _retold(
             lambda sighting, random: retellings.service_address(sighting.step_seconds), unseen_steps=4
         ),
@@ -252,6 +255,7 @@ SEEN: Mapping[str, Gene] = {
         "read more slowly": _retold(
             lambda sighting, random: retellings.slower_from(_about_the_middle(random), sighting.step_seconds),
             unseen_steps=4,
+            is_faulty=True,
         ),
     },
     "tokens": {
@@ -304,7 +308,7 @@ FITS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
         "pages": ("of one process",),
     },
     ("board", "slices with UUIDs"): {"topology": ("sharing_a_board",), "exporter": ("dcgm",)},
-    ("board", "one of two pods named"): {"topology": ("sharing_a_board",)},
+    ("board", "one of two pods named"): {"topology": ("sharing_a_board",), "clusters": ("one",)},
     ("board", "partitions"): {"topology": ("sharing_a_board",), "exporter": ("amd", "amd in upper case")},
     ("board", "exporter's pod as host"): {
         "exporter": ("dcgm",),

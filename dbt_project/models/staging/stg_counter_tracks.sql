@@ -321,7 +321,8 @@ parted as (
     where assessed.basis in ('sum', 'unknown')
     window date_window as (partition by falls.date, falls.series_id order by falls.observed_us rows unbounded preceding)
     union all
-    select falls.date, falls.series_id, falls.observed_us, sum(falls.value) over date_window as value, 1 as track
+    -- Exact: a sum of doubles that is a millionth lower than the one before would be a fall.
+    select falls.date, falls.series_id, falls.observed_us, cast(sum({{ exact('falls.value') }}) over date_window as double) as value, 1 as track
     from falls
     inner join assessed on falls.date = assessed.date and falls.series_id = assessed.series_id
     where assessed.basis = 'delta'
