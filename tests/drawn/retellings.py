@@ -339,12 +339,13 @@ def gateways_in_line() -> Retelling:
             "litellm_input_cached_tokens_metric_total": "input_cache_read",
         }
         for metric, labels, at, values in no_pages().told(world, series):
-            yield metric, labels, at, values
+            is_edge = labels["job"].startswith("gateway-")
+            yield metric, labels | ({"namespace": "edge"} if is_edge else {}), at, values
             if metric in kinds:
                 of = sums.setdefault((labels["model"], kinds[metric]), {})
                 for moment, value in zip(at.tolist(), values.tolist(), strict=True):
                     of[moment] = of.get(moment, 0.0) + value
-        place = {"job": f"mesh-{world.name}", "instance": f"mesh-{world.name}:15020"}
+        place = {"namespace": "mesh", "job": f"mesh-{world.name}", "instance": f"mesh-{world.name}:15020"}
         for (model, kind), of in sums.items():
             labels = {"gen_ai_token_type": kind, "gen_ai_request_model": model, "gen_ai_response_model": model, **place}
             at = np.array(sorted(of))
