@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import re
 import secrets
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.drawn import odd_files
+from tests.drawn.cells import Cell
 from tests.drawn.cells import drawn as draw_world
 from tests.drawn.findings import findings, healthy
 from tests.drawn.genes import GRIDS, grid_of
@@ -26,6 +28,7 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=30, help="how many odd files each reader reads (30)")
     parser.add_argument("--cells", type=int, default=300, help="how many odd cells one booking has (300)")
     parser.add_argument("--worlds", type=int, default=100, help="how many worlds another booking has (100)")
+    parser.add_argument("--genes", default="", help="of every world: pages=two workers,server=one (all else drawn)")
     parser.add_argument("--reduce", action="store_true", help="find the fewest genes of each world that is wrong")
     parser.add_argument("--grid", type=int, choices=GRIDS, help="seconds of an interval of the ledger (drawn)")
     parser.add_argument("--mutations", action="store_true", help="book the worlds by each broken rule, too")
@@ -39,7 +42,12 @@ def main() -> int:
     count = 0
     for finding in (
         *_odd(chosen.seed, chosen.files, chosen.cells),
-        *_worlds(chosen.seed, chosen.worlds, grid_seconds, chosen.reduce, chosen.mutations),
+        *_worlds(
+            [draw_world(chosen.seed, number, **_genes(chosen.genes)) for number in range(chosen.worlds)],
+            grid_seconds,
+            is_reduced=chosen.reduce,
+            is_mutated=chosen.mutations,
+        ),
     ):
         print(f"- {finding}", flush=True)
         count += 1
@@ -57,10 +65,15 @@ def _odd(seed: int, files: int, cells: int) -> Iterator[str]:
             yield from map(str, findings(Path(folder, "among"), alone, drawn(seed, cells)))
 
 
-def _worlds(seed: int, count: int, grid_seconds: int, is_reduced: bool, is_mutated: bool) -> Iterator[str]:
+def _genes(text: str) -> dict[str, str]:
+    """Gene -> value."""
+    return dict(one.split("=", 1) for one in re.split(r",(?=[a-z ]+=)", text) if one)
+
+
+def _worlds(worlds: Sequence[Cell], grid_seconds: int, *, is_reduced: bool, is_mutated: bool) -> Iterator[str]:
     """Which worlds the book has wrong without a check that names them, or named without a reason; and which broken
     rules none of them shows."""
-    found = booked([draw_world(seed, number) for number in range(count)], grid_seconds)
+    found = booked(worlds, grid_seconds)
     failing = [verdict for verdict in found if verdict.kind in ("wrong", "false alarm")]
     print(f"worlds: {counted(found)}", flush=True)
     yield from map(str, failing)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +19,9 @@ import yaml
 
 from tests.books import Book, files_source, record
 from tests.drawn.exporters import TENANT_LABELS
-from tests.drawn.genes import ENERGY, GRIDS, ORDINARY, SEEN, drawn_genes
-from tests.drawn.sightings import Seen, Sighting
+from tests.drawn.genes import ENERGY, GRIDS, ORDINARY, SEEN, drawn_genes, fitted
+from tests.drawn.retellings import SERVER, SERVERS, Seen
+from tests.drawn.sightings import Sighting
 from tests.drawn.topologies import TOPOLOGIES
 from tests.drawn.worlds import SPAN_SECONDS, World
 from tests.planted import DAY, Series, moment
@@ -38,6 +40,7 @@ MARTS = (
     "unreadable_values",
     "held_back_dates",
     "tenant_usage_daily",
+    "doubts",
 )
 
 
@@ -63,6 +66,14 @@ class Cell:
         """The same cell under another number's name, with other values of these genes."""
         return made(self.seed, self.number, {**self.genes, **changed}, name=f"c{number}")
 
+    def stated(self) -> dict[str, list[dict[str, object]]]:
+        """The rows of the fleet file without which its figures are not knowable."""
+        found: dict[str, list[dict[str, object]]] = {}
+        for retelling in self.sighting.retellings:
+            for key, rows in retelling.stated(self.world).items():
+                found.setdefault(key, []).extend(rows)
+        return found
+
     def odd(self) -> str:
         """The genes that are not ordinary."""
         return ", ".join(value for name, value in self.genes.items() if value != ORDINARY[name]) or "ordinary"
@@ -78,6 +89,7 @@ def drawn(seed: int, number: int, **stated: str) -> Cell:
 
 def made(seed: int, number: int, genes: Mapping[str, str], *, name: str = "") -> Cell:
     """The cell of these genes; its rates and moments are those of the seed's cell of this number."""
+    genes = fitted(genes)
     world = World(name or f"c{number}", Random(f"{seed}/{number}"))
     TOPOLOGIES[genes["topology"]](world)
     sighting = Sighting()
@@ -100,23 +112,31 @@ def made(seed: int, number: int, genes: Mapping[str, str], *, name: str = "") ->
 
 def plant(folder: Path, cells: Sequence[Cell], *, marts: tuple[str, ...] = MARTS, grid_seconds: int = GRIDS[0]) -> Book:
     """Write what was seen of all cells, and their fleet file; nothing is landed."""
+    recorded: list[tuple[Cell, str]] = []
     for cell in cells:
-        record(_table(cell), folder / "recorded" / cell.name)
+        of_servers: dict[str, list[Seen]] = {}
+        for metric, labels, at, values in _seen(cell):
+            named = {name: text for name, text in labels.items() if name != SERVER}
+            of_servers.setdefault(labels.get(SERVER, ""), []).append((metric, named, at, values))
+        for server, series in of_servers.items():
+            record(_table(series), folder / "recorded" / f"{cell.name}{server}")
+            recorded.append((cell, server))
     lines = [json.dumps(one) for cell in cells for one in _requests(cell)]
     (folder / "requests.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    stated = {
+    stated: dict[str, Any] = {
         "fleet": "drawn",
         "grid_seconds": grid_seconds,
         "period": {"start": DAY, "end": DAY + timedelta(days=1)},
         "sources": [
             files_source(
-                cell.name,
-                f"recorded/{cell.name}/*.parquet",
+                f"{cell.name}_{server}".rstrip("_"),
+                f"recorded/{cell.name}{server}/*.parquet",
                 site=f"{cell.name}-site",
                 interval_seconds=cell.sighting.stated_seconds or cell.sighting.step_seconds,
                 tenant_labels=list(TENANT_LABELS) if cell.sighting.gateway else [],
+                **SERVERS[server],
             )
-            for cell in cells
+            for cell, server in recorded
         ],
         "requests": [{"name": "edge", "kind": "access_log", "path": "requests.jsonl", "columns": COLUMNS}]
         if lines
@@ -130,6 +150,9 @@ def plant(folder: Path, cells: Sequence[Cell], *, marts: tuple[str, ...] = MARTS
             for name, rate in (("a100-sxm4-80gb", 1.0), ("h100-sxm5-80gb", 3.0))
         ],
     }
+    for cell in cells:
+        for key, rows in cell.stated().items():
+            stated.setdefault(key, []).extend(rows)
     (folder / "fleet.yaml").write_text(yaml.safe_dump(stated, sort_keys=False), encoding="utf-8")
     return Book.of(folder / "fleet.yaml", folder / "data", marts=marts)
 
@@ -162,9 +185,8 @@ def _seen(cell: Cell) -> Iterator[Seen]:
             yield metric, labels, moment(0) + at, shown
 
 
-def _table(cell: Cell) -> pa.Table:
+def _table(series: Sequence[Seen]) -> pa.Table:
     """Metric, labels (JSON), observed_at, value of all series."""
-    series = list(_seen(cell))
     counts = [len(at) for _, _, at, _ in series]
     which = pa.array(np.repeat(np.arange(len(series)), counts), pa.int32())
     observed = np.concatenate([np.round(at * 1e6) for _, _, at, _ in series]).astype("int64")

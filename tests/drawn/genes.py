@@ -8,9 +8,12 @@ to samples (`sightings`) and the shapes of clusters (`topologies`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 
+from tests.drawn import retellings
 from tests.drawn.exporters import EXPORTERS, GATEWAYS
+from tests.drawn.retellings import Page, Retelling
 from tests.drawn.sightings import Sighting
 from tests.drawn.topologies import TOPOLOGIES
 from tests.drawn.worlds import SPAN_SECONDS
@@ -18,6 +21,9 @@ from tests.drawn.worlds import SPAN_SECONDS
 # What cannot be known without a board's power, and without an engine's samples.
 ENERGY = {"joules", "joules of the site", "idle joules", "joules of tenants", "USD of capacity"}
 LIFE = {"idle joules", "output tokens", "input tokens"}
+TOKENS = {"output tokens", "input tokens", "J per output token"}
+UNCOUNTED = TOKENS | {"idle joules", "tokens of tenants", "joules of tenants"}
+HELD = ENERGY | {"J per output token"}
 CRASH_SECONDS = 400.0  # a process that crashes lives for so long
 
 
@@ -140,6 +146,51 @@ def _engine_ends(sighting: Sighting, random: Random) -> None:
     sighting.hidden |= LIFE
 
 
+def _in_place(
+    sighting: Sighting, *, hides: set[str] | None = None, unseen_steps: float = 0.0, is_faulty: bool = False
+) -> None:
+    """What is unknown, or lost at more ends than usual, and whether a check may name it."""
+    sighting.unknown |= hides or set()
+    sighting.is_faulty |= is_faulty
+    sighting.unseen_steps = max(sighting.unseen_steps, unseen_steps)
+
+
+def _workers(*, has_start: bool) -> Callable[[Sighting, Random], None]:
+    def seen(sighting: Sighting, random: Random) -> None:
+        sighting.page = retellings.workers(sighting.step_seconds, has_start=has_start)
+        _in_place(sighting, hides=set() if has_start else TOKENS, unseen_steps=4)
+
+    return seen
+
+
+def _paged(page: Callable[[float], Page], unseen_steps: float) -> Callable[[Sighting, Random], None]:
+    """A page that changes in the middle."""
+
+    def seen(sighting: Sighting, random: Random) -> None:
+        sighting.page = page(_about_the_middle(random) + 30.0)
+        _in_place(sighting, unseen_steps=unseen_steps, is_faulty=True)
+
+    return seen
+
+
+def _deltas(*, is_stated: bool) -> Callable[[Sighting, Random], None]:
+    def seen(sighting: Sighting, random: Random) -> None:
+        sighting.page = retellings.deltas(random, is_stated=is_stated)
+        _in_place(sighting, hides=set() if is_stated else UNCOUNTED)
+
+    return seen
+
+
+def _retold(
+    retelling: Callable[[Sighting, Random], Retelling], **more: float | set[str] | bool
+) -> Callable[[Sighting, Random], None]:
+    def seen(sighting: Sighting, random: Random) -> None:
+        sighting.retellings += (retelling(sighting, random),)
+        _in_place(sighting, **more)
+
+    return seen
+
+
 def _nothing(sighting: Sighting, random: Random) -> None:
     pass
 
@@ -174,6 +225,51 @@ SEEN: Mapping[str, Gene] = {
         "seen by utilisation alone": _only_utilised,
         "engine's samples end": _engine_ends,
     },
+    "pages": {
+        "of one process": _nothing,
+        "two workers": _workers(has_start=True),
+        "two workers without a start": _workers(has_start=False),
+        "a sum whose part restarts": _paged(retellings.sum_of_three, 2),
+        "another kind of engine": _paged(partial(retellings.sglang_from, is_upgrade=False), 2),
+        "renamed counters": _paged(partial(retellings.sglang_from, is_upgrade=True), 2),
+        "deltas": _deltas(is_stated=False),
+        "deltas, stated": _deltas(is_stated=True),
+    },
+    "names": {
+        "of their own": _nothing,
+        "regions": _retold(lambda sighting, random: retellings.of_one_name("regions")),
+        "containers": _retold(lambda sighting, random: retellings.of_one_name("containers")),
+        "bare host": _retold(lambda sighting, random: retellings.bare_host(), is_faulty=True),
+        "an address before both": _retold(
+            lambda sighting, random: retellings.service_address(sighting.step_seconds), unseen_steps=4
+        ),
+    },
+    "board": {
+        "whole": _nothing,
+        "slices with UUIDs": _retold(lambda sighting, random: retellings.slices_with_uuids()),
+        "one of two pods named": _retold(lambda sighting, random: retellings.one_pod_named()),
+        "partitions": _retold(lambda sighting, random: retellings.partitions(), is_faulty=True),
+        "exporter's pod as host": _retold(
+            lambda sighting, random: retellings.host_is_the_exporter(_about_the_middle(random))
+        ),
+        "CPU packages beside": _retold(lambda sighting, random: retellings.packages_beside(sighting.step_seconds)),
+        "read more slowly": _retold(
+            lambda sighting, random: retellings.slower_from(_about_the_middle(random), sighting.step_seconds),
+            unseen_steps=4,
+            is_faulty=True,
+        ),
+    },
+    "tokens": {
+        "of engines": _nothing,
+        "of a gateway": _retold(lambda sighting, random: retellings.no_pages(), hides=HELD),
+        "of gateways in line": _retold(lambda sighting, random: retellings.gateways_in_line(), hides=HELD),
+    },
+    "server": {
+        "one": _nothing,
+        "another from the middle": _retold(
+            lambda sighting, random: retellings.other_server_from(_about_the_middle(random)), unseen_steps=1
+        ),
+    },
 }
 VALUES: Mapping[str, tuple[str, ...]] = {
     "topology": tuple(TOPOLOGIES),
@@ -190,7 +286,71 @@ def grid_of(seed: int) -> int:
     return Random(f"{seed}/grid").choice(GRIDS)
 
 
-NVIDIA_ALONE = ("one_slice_of_seven", "two_slices", "repartitioned", "sharing_a_board")
+NVIDIA_ALONE = ("one_slice_of_seven", "two_slices", "repartitioned")
+PAIRS = ("two_models_of_a_node", "replicas")
+CALM = ("none", "node renamed", "odd samples", "counter reset", "dark meter", "seen by utilisation alone")
+SIMPLE = tuple(name for name in TOPOLOGIES if name not in ("prefill_and_decode", "scorers_and_chat"))
+
+# Gene and value -> the values that other genes have where it fits; where one has another value, it is ordinary.
+FITS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
+    ("pages", "a sum whose part restarts"): {"event": CALM},
+    ("pages", "another kind of engine"): {"event": CALM, "topology": SIMPLE},
+    ("pages", "renamed counters"): {"event": CALM, "topology": SIMPLE},
+    ("pages", "deltas"): {"event": ("none",), "engines scraped": ("once",)},
+    ("pages", "deltas, stated"): {"event": ("none",), "engines scraped": ("once",)},
+    ("names", "regions"): {"topology": PAIRS, "clusters": ("one",), "node meter": ("none",)},
+    ("names", "containers"): {"topology": PAIRS, "clusters": ("one",)},
+    # Without a process start two jobs of one page are two engines there, which the row says.
+    ("names", "bare host"): {
+        "topology": (*PAIRS, "single", "tensor_parallel"),
+        "clusters": ("one",),
+        "engines scraped": ("once",),
+    },
+    ("names", "an address before both"): {
+        "topology": ("replicas",),
+        "clusters": ("one",),
+        "scrapes": ("all",),
+        "event": CALM,
+        "pages": ("of one process",),
+    },
+    ("board", "slices with UUIDs"): {"topology": ("sharing_a_board",), "exporter": ("dcgm",)},
+    ("board", "one of two pods named"): {"topology": ("sharing_a_board",), "clusters": ("one",)},
+    ("board", "partitions"): {"topology": ("sharing_a_board",), "exporter": ("amd", "amd in upper case")},
+    ("board", "exporter's pod as host"): {
+        "exporter": ("dcgm",),
+        "node meter": ("placed", "none"),
+        "event": tuple(name for name in SEEN["event"] if name != "node renamed"),
+    },
+    # Of a gauge alone the book has what its first interval lets it fill, and only a check says so.
+    ("board", "read more slowly"): {"step": ("15 s", "30 s"), "reads": ("both", "counter")},
+    ("tokens", "of a gateway"): {
+        "requests": tuple(f"counted by {name}" for name in GATEWAYS),
+        "topology": SIMPLE,
+        "names": ("of their own",),
+    },
+    ("tokens", "of gateways in line"): {
+        "requests": ("counted by litellm",),
+        "topology": SIMPLE,
+        "names": ("of their own",),
+    },
+    # Found, and not marked in the row: a tenant's tokens of one server alone, slices that are cut anew while monitoring
+    # moves, an engine whose samples end before it does. A check has what a node's meter shows on the other server.
+    ("server", "another from the middle"): {
+        "requests": ("unknown", "logged"),
+        "node meter": ("none", "unplaced"),
+        "topology": tuple(name for name in TOPOLOGIES if name != "repartitioned"),
+        "event": tuple(name for name in SEEN["event"] if name != "engine's samples end"),
+    },
+}
+
+
+def fitted(genes: Mapping[str, str]) -> dict[str, str]:
+    """The genes, ordinary where they do not fit the others."""
+    found = dict(genes)
+    for (name, value), others in FITS.items():
+        if found[name] == value and any(found[other] not in fitting for other, fitting in others.items()):
+            found[name] = ORDINARY[name]
+    return found
 
 
 def drawn_genes(seed: int, number: int, **stated: str) -> dict[str, str]:
@@ -201,6 +361,6 @@ def drawn_genes(seed: int, number: int, **stated: str) -> dict[str, str]:
         random = Random(f"{seed}/{number}/{name}")
         ordinary = () if name == "topology" else (values[0],) * (len(values) - 2)
         found[name] = random.choice((*values, *ordinary))
-    if found["topology"] in NVIDIA_ALONE:
+    if found["topology"] in (*NVIDIA_ALONE, *(() if found["board"] == "partitions" else ("sharing_a_board",))):
         found["exporter"] = "dcgm"
     return found | stated

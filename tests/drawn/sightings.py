@@ -13,12 +13,9 @@ from random import Random
 import numpy as np
 
 from tests.drawn.exporters import DCGM, GATEWAYS, OWN_POD, Exporter
+from tests.drawn.retellings import Array, Page, Retelling, Seen
 from tests.drawn.spans import Spans
 from tests.drawn.worlds import SPAN_SECONDS, Board, Engine, Holding, World
-
-Array = np.ndarray
-# metric, labels, seconds after midnight, values
-Seen = tuple[str, dict[str, str], Array, Array]
 
 ACTIVE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 NODE_WATTS = "ipmi_dcmi_power_consumption_watts"
@@ -51,8 +48,12 @@ class Sighting:
     odd_samples: tuple[tuple[float, float], ...] = ()  # where in each counter and gauge (0 to 1), and its value there
     tenants: Mapping[str, float] = field(default_factory=dict)  # who asked, and their parts of the tokens
     gateway: str | None = None  # whose counters name them, in place of a request log: a key of exporters.GATEWAYS
+    page: Page | None = None  # what becomes of each engine's page
+    retellings: tuple[Retelling, ...] = ()  # what becomes of all series then, in order
+    unseen_steps: float = 0.0  # more of them than usual, at the ends of what is counted
     is_faulty: bool = False  # a check may name it although each figure is right
     hidden: set[str] = field(default_factory=set)  # figures that cannot be known: right or flagged
+    unknown: set[str] = field(default_factory=set)  # others: right, NULL, or their row says that it is in doubt
 
     def host_watts(self, world: World) -> dict[str, float]:
         """A board that reports no power, alone on a node whose meter does, is read with its host. Of one that
@@ -80,7 +81,10 @@ class Sighting:
 
     def series(self, world: World) -> Iterator[Seen]:
         """All that is reported of a world."""
-        for metric, labels, at, values in self._series(world):
+        told: Iterator[Seen] = self._series(world)
+        for retelling in self.retellings:
+            told = retelling.told(world, told)
+        for metric, labels, at, values in told:
             is_read = metric != "process_start_time_seconds"
             yield metric, labels, at, self._with_oddities(values) if is_read else values
 
@@ -109,7 +113,8 @@ class Sighting:
                     yield from self._by_names(self.exporter.node, metric, labels, at, values)
         for key, engine in world.engines.items():
             for job in () if engine.hidden_work.pieces else self.jobs:
-                yield from self._engine(world, key, engine, job)
+                page = self._engine(world, key, engine, job)
+                yield from self.page(list(page)) if self.page else page
         if self.node_meter:
             yield from self._nodes(world)
         if self.gateway is not None:

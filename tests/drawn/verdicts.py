@@ -6,13 +6,13 @@ out what is true (`worlds`), what was seen (`sightings`) and what the checks nam
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.books import Book
 from tests.drawn.cells import Cell
-from tests.drawn.flags import LOWER_BOUND, flags
+from tests.drawn.flags import CELL, LOWER_BOUND, flags
 from tests.drawn.worlds import SPAN_SECONDS, World
 
 # Of a gauge: it is read up to half a step beside each edge of its work.
@@ -30,24 +30,43 @@ FIGURES = ("joules", "idle joules", "output tokens", "input tokens", "USD of cap
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is wrong with a cell (figure -> a sentence), and which checks name it."""
+    """What is wrong with a cell (figure -> a sentence), which checks name it, and its rows of days.
+
+    `marks` are the reasons of doubt that its rows have, or that name its engines and boards.
+    """
 
     cell: Cell
     wrong: Mapping[str, str]
     checks: frozenset[str]
+    marks: frozenset[str] = frozenset()
+    rows: int = 0
+    marked_rows: int = 0
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether all can be known of it, and nothing is amiss."""
+        sighting = self.cell.sighting
+        return not (sighting.hidden or sighting.unknown or sighting.is_faulty)
 
     @property
     def kind(self) -> str:
         """`right`, `flagged`, `wrong` (and unflagged), or `false alarm`."""
-        sighting = self.cell.sighting
-        if set(self.wrong) - sighting.hidden or (self.wrong and not self.checks):
+        sighting, wrong = self.cell.sighting, set(self.wrong)
+        if (
+            wrong - sighting.hidden - sighting.unknown
+            or (wrong & sighting.hidden and not (self.checks or self.marks))
+            or (wrong & sighting.unknown - sighting.hidden and not self.marks)
+        ):
             return "wrong"
-        if self.checks - {LOWER_BOUND} and not (sighting.hidden or sighting.is_faulty):
+        if self.is_harmless and (self.marks or self.checks - {LOWER_BOUND}):
             return "false alarm"
-        return "flagged" if self.wrong else "right"
+        return "flagged" if wrong else "right"
 
     def __str__(self) -> str:
-        return f"{self.cell}: {self.kind}: {'; '.join((*self.wrong.values(), *sorted(self.checks)))}"
+        return (
+            f"{self.cell}: {self.kind}: {'; '.join((*self.wrong.values(), *sorted(self.checks)))}"
+            f"; marks: {', '.join(sorted(self.marks)) or 'none'}"
+        )
 
 
 def verdicts(book: Book, cells: Sequence[Cell]) -> list[Verdict]:
@@ -70,15 +89,31 @@ def verdicts(book: Book, cells: Sequence[Cell]) -> list[Verdict]:
             " left join raw.tenant_names as names on used.tenant = tenant_key group by 1"
         )
     }
-    checks = flags(book)
+    checks, (marks, rows) = flags(book), _marks(book)
     return [
         Verdict(
             cell,
             dict([*_wrong(cell, of_models, of_sites, book.fleet.grid_seconds), *_wrong_parts(cell, of_tenants)]),
             frozenset(checks.get(cell.name, ())),
+            frozenset(marks.get(cell.name, ())),
+            len(rows.get(cell.name, ())),
+            sum(bool(reasons) for reasons in rows.get(cell.name, ())),
         )
         for cell in cells
     ]
+
+
+def _marks(book: Book) -> tuple[dict[str, set[str]], dict[str, list[str]]]:
+    """Cell -> the reasons for which it is in doubt, and `doubt_reasons` of each of its models' days."""
+    found, rows = defaultdict[str, set[str]](set), defaultdict[str, list[str]](list)
+    for model, reasons in book.query("select model, coalesce(doubt_reasons, '') from marts.model_daily"):
+        for cell in CELL.findall(model):
+            rows[cell].append(reasons)
+            found[cell].update(filter(None, reasons.split(",")))
+    for entity, reason in book.query("select entity, reason from marts.doubts"):
+        for cell in CELL.findall(entity):
+            found[cell].add(reason)
+    return found, rows
 
 
 def wrong_figures(book: Book, cells: Sequence[Cell]) -> list[str]:
@@ -87,9 +122,12 @@ def wrong_figures(book: Book, cells: Sequence[Cell]) -> list[str]:
 
 
 def counted(found: Sequence[Verdict]) -> str:
-    """How many cells are of each kind."""
+    """How many cells are of each kind, and how many rows of harmless ones are marked."""
     counts = Counter(one.kind for one in found)
-    return ", ".join(f"{counts[kind]} {kind}" for kind in ("right", "flagged", "false alarm", "wrong"))
+    kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("right", "flagged", "false alarm", "wrong"))
+    harmless = [one for one in found if one.is_harmless]
+    rows, marked = sum(one.rows for one in harmless), sum(one.marked_rows for one in harmless)
+    return f"{kinds}; {marked} of {rows} rows of days of harmless worlds are marked"
 
 
 def _wrong(
@@ -102,10 +140,15 @@ def _wrong(
     # At each end of a holding, at a fall and after a dropped scrape up to a step is seen of neither side; an odd sample
     # beside a dropped one makes a gap that a gauge does not fill (coverage_ratio).
     steps = 2 + (sighting.reset_at is not None) + 2 * (sighting.dropped_ratio > 0) + 2 * bool(sighting.stalls_at)
+    steps += sighting.unseen_steps
     steps += 4 * len(sighting.odd_samples) * (sighting.dropped_ratio > 0)
     tolerance += steps * step_seconds / SPAN_SECONDS
     # At each end of a process's life, too, its tokens are in no counter. Crashes are a fault.
-    unseen_seconds = (2 + (len(sighting.restarts_at) == 1)) * step_seconds * (1 + (sighting.dropped_ratio > 0))
+    unseen_seconds = (
+        (2 + sighting.unseen_steps + (len(sighting.restarts_at) == 1))
+        * step_seconds
+        * (1 + (sighting.dropped_ratio > 0))
+    )
     known_until = sighting.known_until(world)
     parked_seconds = _parked_seconds(world, min(known_until.values()), grid_seconds)
     floor_ratio = REFERENCE_RATIO * (parked_seconds < PARKED_SECONDS)
@@ -148,7 +191,8 @@ def _wrong(
                     continue
                 allowed = (tolerance * SPAN_SECONDS + UNMATCHED_INTERVALS * grid_seconds) / max(known_lives, 1.0)
                 allowed = max(allowed, unseen_ratio) + max(left_out, 0.0) + floor_ratio
-            if not _is_near(found, is_true, allowed):
+            is_unknown = found is None and name in sighting.unknown
+            if not is_unknown and not _is_near(found, is_true, allowed):
                 yield name, f"{model} has {found} {name}, expected {is_true}"
     joules, found = world.joules() + sum(host_watts.values()) * SPAN_SECONDS, of_sites.get(f"{cell.name}-site")
     if not _is_near(found, joules, tolerance):
@@ -173,7 +217,11 @@ def _wrong_parts(cell: Cell, of_tenants: Mapping[str, list]) -> Iterator[tuple[s
             found = of_cell[tenant][place]
             if total and not _is_near(found, part * total, PART_TOLERANCE_RATIO):
                 yield figure, f"{tenant} has {found} of {total} {figure}, expected {part:.3f} of them"
-            if not total and any(engine.output.pieces for engine in cell.world.engines.values()):
+            if (
+                not total
+                and figure not in cell.sighting.unknown
+                and any(engine.output.pieces for engine in cell.world.engines.values())
+            ):
                 yield figure, f"there are no {figure}"
 
 

@@ -240,7 +240,8 @@ peeled_0 as (
         series_id,
         basis,
         observed_us,
-        case when basis = 'delta' then sum(value) over until_now else value end as value,
+        -- Exact: a sum of doubles that is a millionth lower than the one before would be a fall.
+        case when basis = 'delta' then cast(sum({{ exact('value') }}) over until_now as double) else value end as value,
         case basis
             when 'process_start' then dense_rank() over (partition by date, series_id order by start_seconds)
             when 'sum' then 1 + sum(leaves_a_sum) over until_now

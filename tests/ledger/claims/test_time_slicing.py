@@ -13,18 +13,21 @@ from tests.planted import DAY_SECONDS, ENERGY, HOURS, OUTPUT, Series, board, pod
 from tests.shapes import Seen, Shape, shape
 
 
-def powered(name: str, number: int = 1, **labels: str) -> Series:
-    return ENERGY, board(f"GPU-t-{name}-{number}", f"n-t-{name}", **labels), rising(400_000)
+def powered(name: str, number: int = 1, last: float = DAY_SECONDS, **labels: str) -> Series:
+    return ENERGY, board(f"GPU-t-{name}-{number}", f"n-t-{name}", **labels), rising(400_000, 0, last)
 
 
-def serves(name: str, which: str, first: float = 0, node: str | None = None) -> Series:
-    return OUTPUT, vllm(f"t-{name}-{which}", f"t-{name}", node=node or f"n-t-{name}"), rising(10, first)
+def serves(name: str, which: str, first: float = 0, last: float = DAY_SECONDS) -> Series:
+    return OUTPUT, vllm(f"t-{name}-{which}", f"t-{name}", node=f"n-t-{name}"), rising(10, first, last)
 
 
 def series() -> list[Series]:
     return [
         powered("turns", **pod("t-turns-a")),
         *(serves("turns", which) for which in "ab"),
+        # All of the node ends at 18:00.
+        powered("ends", last=18 * HOURS, **pod("t-ends-a")),
+        *(serves("ends", which, last=18 * HOURS) for which in "ab"),
         # One of two boards: which is not known.
         *(powered("pair", number, **pod(f"t-pair-{which}")) for number, which in ((1, "a"), (2, "b"))),
         *(serves("pair", which) for which in "abc"),
@@ -36,6 +39,10 @@ def series() -> list[Series]:
         powered("late", **pod("t-late-a")),
         serves("late", "a"),
         serves("late", "b", 18 * HOURS),
+        # There until 18:00.
+        powered("early", **pod("t-early-a")),
+        serves("early", "a"),
+        serves("early", "b", last=18 * HOURS),
         # An address, and no pod.
         powered("bare", **pod("t-bare-a")),
         serves("bare", "a"),
@@ -59,9 +66,11 @@ def book(shared_book: Callable[[Shape], Seen]) -> Seen:
     ("name", "watts"),
     [
         ("turns", [("llm/t-turns-a", 200), ("llm/t-turns-b", 200)]),
+        ("ends", [("llm/t-ends-a", 150), ("llm/t-ends-b", 150)]),
         ("pair", [("llm/t-pair-a", 400), ("llm/t-pair-b", 400)]),
         ("spare", [("__unallocated__", 400), ("llm/t-spare-a", 400)]),
         ("late", [("llm/t-late-a", 400)]),
+        ("early", [("llm/t-early-a", 400)]),
         ("bare", [("llm/t-bare-a", 400)]),
         ("away", [("llm/t-away-a", 400), ("llm/t-away-b", 400)]),
     ],

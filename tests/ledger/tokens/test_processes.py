@@ -17,6 +17,7 @@ RUNNING = "vllm:num_requests_running"
 MINUTES = range(1440)
 LAST = 1439
 A, B = 10, 20
+TWICE = ("twice", "again", "doubly", "often")
 # Both processes are seen from the first to the last, or last but one, minute of the date.
 OF_BOTH = (A + B) * 60 * (LAST - 1)
 
@@ -33,6 +34,15 @@ def engine(name: str, value: Callable[[int], float], start: Callable[[int], floa
         return series
     labels = {"namespace": "llm", "pod": f"{name}-0"}
     return [*series, (START_TIME, labels, page(lambda second: moment(start(second))))]
+
+
+def scraped_twice(name: str, *of: Callable[[int], float]) -> list[Series]:
+    """The same engine by two scrape jobs."""
+    return [
+        (metric, {**labels, "instance": f"{name}:8000", "job": job}, samples)
+        for job in ("services", "pods")
+        for metric, labels, samples in engine(name, *of)
+    ]
 
 
 def is_a(second: int) -> bool:
@@ -65,6 +75,15 @@ def engines() -> dict[str, list[Series]]:
                 answered(lambda s: A * (s + 1_000), lambda s: B * (s + 90_000)),
                 answered(lambda _: -1_000, lambda _: -90_000),
             ),
+            *(
+                series
+                for name in TWICE
+                for series in scraped_twice(
+                    f"p-{name}",
+                    answered(lambda s: A * (s + 1_000), lambda s: B * (s + 90_000)),
+                    answered(lambda _: -1_000, lambda _: -90_000),
+                )
+            ),
             *engine("p-hidden", answered(lambda s: A * (s + 1_000), lambda s: B * (s + 90_000))),
             *engine("p-strict", lambda s: A * (s + 1_000) if s // 60 % 2 else B * (s + 90_000)),
             # Both have 1,296,000 at noon.
@@ -88,10 +107,12 @@ def engines() -> dict[str, list[Series]]:
     }
 
 
-LABELS = '"{""model_name"":""p-stated"",""namespace"":""llm"",""pod"":""p-stated-0""}"'
+LABELS = '"{""model_name"":""p-%s"",""namespace"":""llm"",""pod"":""p-%s-0""}"'
 STATED = "t,metric,labels,value\n" + "".join(
-    f"{datetime.fromtimestamp(moment(60 * minute), UTC).isoformat()},{OUTPUT},{LABELS},{drawn(60 * minute)}\n"
+    f"{datetime.fromtimestamp(moment(60 * minute), UTC).isoformat()},{OUTPUT},{LABELS % (name, name)},{value}\n"
     for minute in MINUTES
+    # Half of the time nothing comes: the sum of thirds must not fall then.
+    for name, value in (("stated", drawn(60 * minute)), ("thirds", drawn(60 * minute) / 3 if minute % 2 else 0))
 )
 PROCESSES = shape(
     "processes",
@@ -129,6 +150,7 @@ def booked(book: Seen, name: str) -> float | None:
     [
         ("workers", OF_BOTH),
         ("hidden", OF_BOTH),
+        *((name, OF_BOTH) for name in TWICE),
         # A in odd minutes, from 1 to 1,439; B in even ones, from 0 to 1,438.
         ("strict", OF_BOTH),
         # All but the step in which a part left.
@@ -138,6 +160,10 @@ def booked(book: Seen, name: str) -> float | None:
 )
 def test_each_process_is_counted_for_itself(book: Seen, name: str, tokens: float) -> None:
     assert booked(book, name) == tokens
+
+
+def test_deltas_need_not_be_whole_numbers(book: Seen) -> None:
+    assert booked(book, "thirds") == pytest.approx(sum(drawn(60 * minute) / 3 for minute in MINUTES[1::2]))
 
 
 def test_where_lines_cross_at_most_a_step_is_lost(book: Seen) -> None:

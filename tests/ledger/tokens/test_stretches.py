@@ -9,7 +9,21 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from tests.planted import DAY, HOURS, INPUT, OUTPUT, START_TIME, Samples, Series, moment, pod, vllm
+from tests.planted import (
+    DAY,
+    ENERGY,
+    HOURS,
+    INPUT,
+    OUTPUT,
+    START_TIME,
+    WATTS,
+    Samples,
+    Series,
+    board,
+    moment,
+    pod,
+    vllm,
+)
 from tests.shapes import Seen, Shape, shape
 
 TGI = "tgi_request_generated_tokens_sum"
@@ -62,6 +76,18 @@ def prompts(name: str, first: int = 0) -> list[Series]:
     ]
 
 
+def watts(second: float) -> float:
+    return 300 if second < 60 * NOON else 100
+
+
+def millijoules(second: float) -> float:
+    return 1_000 * (300 * min(second, 60 * NOON) + 100 * max(second - 60 * NOON, 0))
+
+
+def powered(name: str, metric: str, samples: Samples) -> Series:
+    return metric, board(f"GPU-st-{name}", f"n-st-{name}"), samples
+
+
 def engines() -> dict[str, list[Series]]:
     vllm_start, upgrade = 60 * NOON + 30, 10 * HOURS + 30
     return {
@@ -102,10 +128,18 @@ def engines() -> dict[str, list[Series]]:
             *prompts("st-metrics"),
             # Silent for half an hour.
             output("st-hole", seen(without=range(600, 630))),
+            # No request comes after 11:00; the better one is there from 12:30 on.
+            *renamed("st-stopped", seen(value=lambda s: count(min(s, 11 * HOURS))), seen(750, value=lambda _: 0)),
             # Less than three scrapes are no stretch.
             *renamed("st-late", seen(), seen(3)),
+            # Boards whose monitoring moves, whose gauge is read every five minutes from noon on, and has a tenth less.
+            powered("moved", ENERGY, seen(0, NOON, millijoules)),
+            *(powered(name, ENERGY, seen(value=millijoules)) for name in ("slower", "less")),
+            powered("slower", WATTS, seen(value=watts, without=(m for m in range(NOON, LAST + 1) if m % 5))),
+            powered("less", WATTS, seen(value=lambda s: 0.9 * watts(s))),
         ],
         "stretches_new": [
+            powered("moved", ENERGY, seen(NOON - 5, value=millijoules, at=20)),
             output("st-moved", seen(NOON - 5, at=20)),
             output("st-twice", seen(at=20)),
             output("st-hole", seen(at=20)),
@@ -212,3 +246,17 @@ def test_the_end_of_a_process_that_another_kind_follows_is_unseen(book: Seen) ->
         "select evidence, unbooked_tokens::double from marts.doubts"
         " where entity = 'llm/st-kind-0' and reason = 'unseen_tokens'"
     ) == [("1 restarts, 60 s unseen", 600)]
+
+
+def test_two_meters_are_compared_over_the_same_time(book: Seen) -> None:
+    boards = ("GPU-st-moved", "GPU-st-slower", "GPU-st-less")
+    assert book.query(
+        "select meter, round(booked_joules::double), round(cross_check_ratio, 3) from marts.reconciliation_daily"
+        " where meter in ? order by meter",
+        [boards],
+    ) == [
+        ("GPU-st-less", millijoules(60 * LAST) / 1_000, -0.1),
+        # Of the minute over noon, 40 s at 300 W and 20 s at 100 W, a third is after noon.
+        ("GPU-st-moved", millijoules(60 * LAST + 20) / 1_000 + 2_667, None),
+        ("GPU-st-slower", millijoules(60 * LAST) / 1_000, None),
+    ]

@@ -34,6 +34,11 @@ runners_up as (
     where readings.preference = 2
         and readings.first_us is not null
         and chosen.preference = 1
+        -- Of a part of the time, or read more often in a part of it, it has another mean.
+        and least(
+            readings.coverage_us,
+            least(readings.last_us, chosen.last_us) - greatest(readings.first_us, chosen.first_us)
+        ) >= 0.9 * chosen.coverage_us
 
 ),
 

@@ -180,7 +180,7 @@ ranked as (
 
 ),
 
--- Where sources take turns, all that do are booked, and only one that knows all of the date checks their sum.
+-- Where sources take turns, all that do are booked; only one that knows all of the date checks what is booked.
 roles as (
 
     select
@@ -188,7 +188,8 @@ roles as (
         coalesce(chosen.is_last, true) as is_last,
         case
             when chosen.engine is not null then 'booked'
-            when ranked.known_us < 0.95 * ranked.class_known_us and changing_engines.engine is not null then 'part'
+            when ranked.known_us < 0.95 * ranked.class_known_us
+                and (changing_engines.engine is not null or chosen_classes.engine is not null) then 'part'
             when changing_engines.engine is not null or chosen_classes.engine is not null then 'check'
             else 'alone'
         end as role

@@ -148,7 +148,7 @@ silent_engines as (
 ),
 
 -- Pods may share a board by turns while its exporter names one of them: the only board of its node, held by a pod that
--- reports, beside a pod that reports from the node, from begin to end of the slice, and that no board's labels name.
+-- reports, beside a pod that reports from the node for as long as the board is held, and that no board's labels name.
 lone_boards as (
 
     select
@@ -305,8 +305,8 @@ matched as (
             or (claims.claim_basis in ('none', 'lone_job') and lone_models.node = engine_days.node)
             or (
                 claims.meter = engine_days.shared_meter
-                and engine_days.first_us - claims.slice_start_us <= claims.cap_us
-                and claims.slice_end_us - engine_days.last_us <= claims.cap_us
+                and engine_days.first_us - claims.held_start_us <= claims.cap_us
+                and claims.held_end_us - engine_days.last_us <= claims.cap_us
             )
         )
 

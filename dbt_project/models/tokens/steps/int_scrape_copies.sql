@@ -104,6 +104,13 @@ separated as (
 
 ),
 
+-- One process of several that answer for a page is copied by the same one on the other page.
+tracks as (
+
+    select series_id, max(track) as track from {{ ref('stg_series_parts') }} where track is not null group by series_id
+
+),
+
 member_series as (
 
     select
@@ -112,13 +119,16 @@ member_series as (
         members.kept_target,
         targets.series_id,
         targets.level,
+        coalesce(tracks.track, 1) as track,
         row_number() over copies as copy_number,
         first_value(targets.series_id) over copies as kept_series_id
     from members
     inner join targets on members.target = targets.target
     inner join series_days on members.date = series_days.date and targets.series_id = series_days.series_id
+    left join tracks on targets.series_id = tracks.series_id
     window copies as (
-        partition by members.date, members.kept_target, targets.source, targets.metric, targets.exporter_labels
+        partition by
+            members.date, members.kept_target, targets.source, targets.metric, targets.exporter_labels, coalesce(tracks.track, 1)
         order by case when members.target = members.kept_target then 0 else 1 end, members.target
     )
 
@@ -145,9 +155,10 @@ labelled as (
         member_series.series_id,
         member_series.target,
         member_series.kept_target,
-        -- A date's own: the day before may have had other copies.
+        -- A date's own: the day before may have had other copies. Ids of processes of a page are next to each other.
         {{ int_div('member_series.kept_series_id', '2') }}
-        + {{ int_div(epoch_us('cast(member_series.date as ' ~ timestamp_type() ~ ')'), day_us()) }} as reading_id,
+        + {{ int_div(epoch_us('cast(member_series.date as ' ~ timestamp_type() ~ ')'), day_us()) }}
+        + 64 * (member_series.track - 1) as reading_id,
         member_series.copy_number > 1 as is_redundant,
         case
             when kept.series_id <> own.series_id then kept.engine
