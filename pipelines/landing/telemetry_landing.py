@@ -321,7 +321,7 @@ class _Unit:
         on = self.day.start_at.date()
         start, end = self.catalogue.booked_dates or (date.min, None)
         if start <= on < (end or date.max):
-            due_dates.mark(self.connection, due_dates.BOOKING, on, on + timedelta(days=1))
+            due_dates.mark(self.connection, due_dates.BOOKING, on, on + timedelta(days=1), landing=on)
 
 
 def remember_series(connection: duckdb.DuckDBPyConnection, series: pa.Table) -> None:
