@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import random
 from datetime import date, timedelta
 from pathlib import Path
 
-from tests.books import Book
-from tests.planted import DAY, DAY_SECONDS, ENERGY, INPUT, OUTPUT, board, plant, pod, rising, vllm, without
+import pytest
+
+from tests.books import LEDGER, Book
+from tests.planted import (
+    DAY,
+    DAY_SECONDS,
+    ENERGY,
+    HOURS,
+    INPUT,
+    OUTPUT,
+    WATTS,
+    Series,
+    board,
+    plant,
+    pod,
+    rising,
+    steady,
+    vllm,
+    without,
+)
 
 DAYS = [DAY + timedelta(days=n) for n in range(5)]
 MODEL = "llama-3.1-8b"
@@ -67,3 +86,49 @@ def test_a_date_that_no_run_asked_for_is_in_no_table_until_one_does(tmp_path: Pa
     whole.run()
     assert book.hashes() == whole.hashes()
     assert book.query(daily) == [(on, 17_280_000, 864_000) for on in (first, second, third, fourth)]
+
+
+def drawn_series(chance: random.Random) -> list[Series]:
+    """Five days of boards and engines, each silent now and then, for up to two and a half days."""
+    last = 5 * DAY_SECONDS
+
+    def silent(samples: list[tuple[float, float]]) -> list[tuple[float, float]]:
+        for _ in range(chance.randint(0, 2)):
+            first = chance.randint(0, last // HOURS) * HOURS
+            samples = without(samples, first, first + chance.choice([1, 7, 30, 60]) * HOURS)
+        return samples
+
+    series: list[Series] = []
+    for number in range(3):
+        labels = board(f"GPU-{number}", f"n{number}", **pod(f"p{number}"))
+        series += [
+            (ENERGY, labels, silent(rising(chance.randint(80, 300) * 1e3, last=last, step=300))),
+            (WATTS, labels, silent(steady(chance.randint(80, 300), last=last, step=300))),
+            (INPUT, vllm(f"p{number}", MODEL), silent(rising(20, last=last, step=300))),
+            (OUTPUT, vllm(f"p{number}", MODEL), silent(rising(10, last=last, step=300))),
+        ]
+    return series
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_whatever_dates_are_asked_for_first_each_is_as_in_a_run_of_all(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    series = drawn_series(chance)
+    books = []
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+        books.append(plant(tmp_path / name, series, days=5, marts=LEDGER))
+    whole, parts = books
+    whole.run()
+    order = chance.sample(DAYS, k=len(DAYS))
+    for count, on in enumerate(order, start=1):
+        parts.run(on, on + timedelta(days=1))
+        if count in (2, 3, 5):
+            asked = sorted(order[:count])
+            assert parts.query("select distinct date from marts.series_daily order by 1") == [(one,) for one in asked]
+            listed = ", ".join(f"date '{one}'" for one in asked)
+            for mart in LEDGER:
+                rows = f"select * from marts.{mart} where date in ({listed}) order by all"
+                assert parts.query(rows) == whole.query(rows), (seed, order[:count], mart)
+                assert parts.query(f"select count(*) from marts.{mart} where date not in ({listed})") == [(0,)]
