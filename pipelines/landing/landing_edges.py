@@ -49,48 +49,47 @@ def windows(
     """
     start, end = run
     is_read_on = not hasattr(collector, "days") and not hasattr(collector, "counted")
+    open_from = max(fleet.period.start, sealed_dates.open_from(connection))
+    open_until = min(fleet.period.end or date.max, now.date())
     for is_before in (True, False):
-        edge = Window.of_day(start if is_before else end).start_at
         if is_before and hasattr(collector, "days") and start > fleet.period.start:
             continue
-        missing = _series(connection, source.name, start if is_before else end - timedelta(days=1))
+        missing = _series(connection, source.name, Window.of_day(start if is_before else end - timedelta(days=1)))
         for nth in range(math.ceil(fleet.max_spread_days)):
             on = start - timedelta(days=nth + 1) if is_before else end + timedelta(days=nth)
-            if nth == 0:
-                near = Window(edge - length(source), edge) if is_before else _until(edge, edge + length(source), now)
-                if near is not None and not _is_landed(connection, source.name, on, near):
-                    yield near
-            is_open = fleet.period.start <= on < (fleet.period.end or date.max) and on < now.date()
-            if not is_read_on or not is_open or on < sealed_dates.open_from(connection):
+            is_open = is_read_on and open_from <= on < open_until
+            for place, part in enumerate(_parts(on, length(source), is_before=is_before)):
+                if nth == place == 0 or (is_open and missing):
+                    asked = Window(part.start_at, min(part.end_at, now)) if part.start_at < now else None
+                    if asked is not None and not _is_landed(connection, source.name, on, asked):
+                        yield asked
+                    missing -= _series(connection, source.name, part)
+            if not is_open or not missing:
                 break
-            for rest in _rest_of(on, length(source), is_before=is_before, is_nearest=nth == 0):
-                if missing - _series(connection, source.name, on) and not _is_landed(connection, source.name, on, rest):
-                    yield rest
-            missing -= _series(connection, source.name, on)
 
 
-def _until(start_at: datetime, end_at: datetime, now: datetime) -> Window | None:
-    return Window(start_at, min(end_at, now)) if now > start_at else None
-
-
-def _rest_of(on: date, near: timedelta, *, is_before: bool, is_nearest: bool) -> Iterator[Window]:
-    """A day's parts from the edge outwards, without the nearest one where that has landed."""
+def _parts(on: date, near: timedelta, *, is_before: bool) -> list[Window]:
+    """The two parts of a day, from the edge outwards."""
     day = Window.of_day(on)
     cut = day.end_at - near if is_before else day.start_at + near
     parts = [Window(day.start_at, cut), Window(cut, day.end_at)]
-    outwards = reversed(parts) if is_before else iter(parts)
-    for nth, part in enumerate(outwards):
-        if nth or not is_nearest:
-            yield part
+    return parts[::-1] if is_before else parts
 
 
-def _series(connection: duckdb.DuckDBPyConnection, source: str, on: date) -> set[int]:
-    """The series that have samples on a day."""
-    day = Window.of_day(on)
+def _series(connection: duckdb.DuckDBPyConnection, source: str, part: Window) -> set[int]:
+    """The series that are known to have samples in a part of a day: it has their first or last one of the day."""
+    day = Window.of_day(part.start_at.date())
     rows = connection.execute(
-        "select series_id from raw.series_chunks"
-        " where source = ? and chunk_start_at >= ? and chunk_start_at < ? and samples > 0",
-        [source, day.start_at, day.end_at],
+        "select series_id from raw.series_chunks where source = $source and samples > 0"
+        " and chunk_start_at >= $day_start and chunk_start_at < $day_end"
+        " and (first_at >= $start and first_at < $end or last_at >= $start and last_at < $end)",
+        {
+            "source": source,
+            "day_start": day.start_at,
+            "day_end": day.end_at,
+            "start": part.start_at,
+            "end": part.end_at,
+        },
     )
     return {series_id for (series_id,) in rows.fetchall()}
 
