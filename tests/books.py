@@ -262,12 +262,21 @@ class Book:
         if not self._is_replayed():
             self.dbt("run", *self._selection(), dates=(first, last), threads=threads)
             return
-        variables = project.variables_of(self.fleet, first, last)
+        variables = self._variables(first, last)
         names = {key.rpartition(".")[2] for key in self._booked()} if self.marts else set[str]()
         with _threads(threads), self.connection() as connection:
             left = replay(connection, variables, names, empty_warehouse())
         if left:
             self.dbt("run", "--select", *left, dates=(first, last), threads=threads)
+
+    def _variables(self, first: date, last: date) -> dict[str, Any]:
+        """dbt's vars for booking the dates [first, last) of what has landed."""
+        unasked: list[date] = []
+        if self.fleet.warehouse.exists():
+            with self.connection(read_only=True) as connection:
+                if "landings" in database.tables(connection, "raw"):
+                    unasked = due_dates.unasked(connection, first, last)
+        return project.variables_of(self.fleet, first, last, unasked=unasked)
 
     def _is_replayed(self) -> bool:
         if self.project != DBT_PROJECT:
@@ -281,7 +290,7 @@ class Book:
         """Run dbt on this book; returns its result of each node."""
         if self.project == DBT_PROJECT:
             prepared_project()  # one parse for all worker processes; the others only read
-        variables = project.variables_of(self.fleet, *(dates or (self.fleet.period.start, self.fleet.period.end)))
+        variables = self._variables(*(dates or (self.fleet.period.start, self.fleet.period.end)))
         surroundings = {**project.environment_of(self.fleet), "WATTLEDGER_THREADS": str(threads)}
         results = run_dbt(words, variables, surroundings, self.fleet.root / "dbt", project=self.project)
         wrong = [f"{one.node.name}: {one.message}" for one in results if one.status not in ("success", "pass", "warn")]

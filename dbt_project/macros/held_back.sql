@@ -95,6 +95,7 @@
    rows. They are not held back, because no source will have better ones. #}
 {% macro hold_back_dates() %}
     {%- if execute -%}
+    {{ drop_unasked_dates() }}
     {%- set opening = opening_dates() -%}
     {%- if opening -%}
         {%- for made in [this, ref('int_failed_entities')] -%}

@@ -169,15 +169,15 @@ def on_duckdb(context: dg.AssetExecutionContext, fleet: Fleet, asked: Asked) -> 
         create_tables(connection)
         first, end = due_dates.dates_to_book(connection, asked.first, asked.end, until=asked.until)
         upgrades.prepare(connection, fleet, project_contracts(fleet), first, end, is_whole=not context.is_subset)
+        unasked = due_dates.unasked(connection, first, end)
         made_from = standing_views.MadeFrom(project_digest(), variables_of(fleet, first, end))
         is_kept = keeps_unchanged and standing_views.are_todays(connection, made_from)
     logger.info("booking %s to %s", first, end - timedelta(days=1))
     checks.prefetch()
     results: list[Any] = []
     kept = standing_views.SELECTED if is_kept else ()
-    yield from _build(
-        context, fleet, MODELS, first, end, keeps_unchanged=keeps_unchanged, excluded=kept, on_built=results.extend
-    )
+    variables = {**variables_of(fleet, first, end, unasked=unasked), "keeps_unchanged": keeps_unchanged}
+    yield from _build(context, fleet, MODELS, first, end, variables=variables, excluded=kept, on_built=results.extend)
     if not context.is_subset:
         # A run of only some models leaves its dates due.
         with database.connect(fleet.warehouse) as connection:
@@ -194,14 +194,14 @@ def _build(
     first: date = date.min,
     end: date = date.min,
     *,
-    keeps_unchanged: bool = False,
+    variables: Mapping[str, Any] | None = None,
     excluded: Sequence[str] = (),
     on_built: Callable[[list[Any]], None] | None = None,
 ) -> Iterator[Any]:
     """Build what the context selects, of the dates [first, end); without dates, seeds. `kind` is dbt's selection of
     all that the step could build, and ends with what is excluded, before what else is `excluded`. `on_built` gets dbt's
-    results if nothing failed. With `keeps_unchanged`, marts that are made only if their inputs changed keep their
-    rows if these did not. A model that fails ends the step, after the results of what was built."""
+    results if nothing failed. `variables` are dbt's, by default those of the dates. A model that fails ends the step,
+    after the results of what was built."""
     chosen = kind
     if context.is_subset:
         # With `+`, the steps that a mart reads are built too: those in the warehouse are of the previous run's dates.
@@ -209,7 +209,7 @@ def _build(
         chosen = ["--indirect-selection", "empty", "--select", *names, *(MODELS if kind is MODELS else ())]
     # Unit tests test the project, not the day: `make test` runs them.
     words = ["build", "--exclude-resource-type", "unit_test", *chosen, *excluded]
-    variables = {**variables_of(fleet, first, end), "keeps_unchanged": keeps_unchanged}
+    variables = variables or variables_of(fleet, first, end)
     target, parsed = fleet.root / "dbt", parsed_folder(fleet.root.parent)
 
     def build(words: Sequence[str]) -> list[Any]:

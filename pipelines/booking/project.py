@@ -6,6 +6,7 @@ built when (`ledger`).
 
 import hashlib
 import os
+from collections.abc import Sequence
 from datetime import date, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -70,13 +71,19 @@ def project_contracts(fleet: Fleet) -> contracts.Contracts:
 
 
 def variables_of(
-    fleet: Fleet, first: date = date.min, end: date = date.min, closed_until: datetime | None = None
+    fleet: Fleet,
+    first: date = date.min,
+    end: date = date.min,
+    closed_until: datetime | None = None,
+    *,
+    unasked: Sequence[date] = (),
 ) -> dict[str, str | int]:
-    """dbt's vars for booking the dates [first, end) of a fleet; without dates, for what depends on none. Of a day that
-    is still running, `closed_until` is the end of its last closed interval."""
+    """dbt's vars for booking the dates [first, end) of a fleet but those that are `unasked`; without dates, for what
+    depends on none. Of a day that is still running, `closed_until` is the end of its last closed interval."""
     closed = {} if closed_until is None else {"closed_until_us": microseconds(closed_until)}
     return {
         **closed,
+        **({"unasked_dates": ", ".join(f"date '{on}'" for on in unasked)} if unasked else {}),
         "start_date": first.isoformat(),
         "end_date": end.isoformat(),
         "grid_seconds": fleet.grid_seconds,

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import duckdb
@@ -19,13 +20,10 @@ from collectors.collector import Collector
 from collectors.samples import SourceError, Window
 from pipelines.fleet import catalog
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.fleet.sources import Source
-from pipelines.landing import healing, relanding, stale_dates, stores, telemetry_landing
+from pipelines.landing import healing, landing_edges, relanding, stores, telemetry_landing
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse import progress, sealed_dates, step_deadline
 
-# What is landed beyond the run's days, to have the sample before the period and the one after each run.
-NEIGHBOUR = timedelta(hours=1)
 # A source that cannot be reached at all will not be reached for the next day either; asking a month costs its timeouts.
 FAILURES_IN_A_ROW = 3
 
@@ -75,8 +73,7 @@ def land_days(
     now: datetime | None = None,
     silent: Mapping[str, SourceError] | None = None,
 ) -> list[Landing]:
-    """Land the UTC days [start, end) of every source, and their neighbours: the head of day `end`, by which the last
-    midnight is known, and before the period's first day the tail of the day before it.
+    """Land the UTC days [start, end) of every source, and what is at their edges (`landing_edges`).
 
     A source that keeps late data (a spool) also lands the other days that wait in it; a server is asked again for days
     before these (`relanding`). Sources of `silent` are not asked: their windows fail. Nothing is landed of a sealed
@@ -101,17 +98,13 @@ def land_days(
         windows = [
             *(_Asked(Window.of_day(day)) for day in _waiting(collector, fleet, start, end, open_from)),
             *_own_days(fleet, days, is_server=is_server),
-            *(
-                _Asked(window, is_neighbour=True)
-                for window in _neighbours(fleet, source, start, end, now)
-                if not stale_dates.chunks(connection, source.name, window).num_rows
-            ),
             # After the run's own, because a server may refuse what is older.
             *(again for again in _days_again(relanded, collector, start) if again.window.start_at.date() >= open_from),
         ]
+        edges = landing_edges.windows(connection, fleet, source, collector, run=(start, end), now=now)
         failures, answers = 0, []
         silence = (silent or {}).get(source.name)
-        for asked in windows:
+        for asked in chain(windows, (_Asked(window, is_neighbour=True) for window in edges)):
             window = asked.window
             if silence is None and failures >= FAILURES_IN_A_ROW:
                 reason = f"not asked: {source.name} had failed {failures} times in a row"
@@ -139,7 +132,7 @@ def land_days(
                     tenant_labels=source.named_labels,
                     most_series=source.limits.series,
                     is_neighbour=asked.is_neighbour,
-                    is_merged=asked.is_again and asked.is_counted,
+                    is_merged=asked.is_neighbour or (asked.is_again and asked.is_counted),
                     counts=counts,
                     force=force,
                 )
@@ -150,7 +143,7 @@ def land_days(
                 logger.info("%s %s: %s: %s", source.name, shown(window), result.outcome, why(result))
             answers.append(result)
             step_deadline.progressed()
-            progress.of(f"landing {source.name}, windows", len(answers), len(windows))
+            progress.of(f"landing {source.name}, windows", len(answers), max(len(answers), len(windows)))
         for given_up in (*relanded.settled(start, end), *_given_up(relanded, collector, start)):
             telemetry_landing.audit(connection, given_up, run_id, now)
             answers.append(given_up)
@@ -216,24 +209,6 @@ def _waiting(collector: Collector, fleet: Fleet, start: date, end: date, open_fr
         shown = ", ".join(map(str, late))
         logger.warning("%s: what came late for sealed dates stays in the spool: %s", collector.source, shown)
     return [day for day in found if day >= open_from]
-
-
-def _neighbours(fleet: Fleet, source: Source, start: date, end: date, now: datetime) -> Iterator[Window]:
-    """The last hour before the period, if the run begins with it, and the first hour after the run, if it has
-    started."""
-    length = neighbour_length(source)
-    if start <= fleet.period.start:
-        start_at = Window.of_day(fleet.period.start).start_at
-        yield Window(start_at - length, start_at)
-    end_at = Window.of_day(end).start_at
-    if now > end_at:
-        yield Window(end_at, min(end_at + length, now))
-
-
-def neighbour_length(source: Source) -> timedelta:
-    """How much of a neighbouring day is asked for its nearest sample: an hour. A source that is read more seldom than
-    every half hour is asked for two of its intervals."""
-    return min(max(NEIGHBOUR, timedelta(seconds=2 * (source.interval_seconds or 0))), timedelta(days=1))
 
 
 def why(result: Landing) -> str:

@@ -53,8 +53,8 @@ def mark_stale(
     (source kind, label, rank, attribute) of the labels that identify a device: a device's counter runs on when its
     labels change, so its neighbours are looked for over all its series. The day of a mere head is not due itself: it
     will be booked when it has landed. Where another meter of the device changed while its counter was silent, all dates
-    of the silence are due: the counter's difference is the sum over them. Dates outside `booked_dates` [start, end) are
-    never due. Returns how many entities changed their ends.
+    of the silence are due: the counter's difference is the sum over them. Dates outside `booked_dates` [start, end) and
+    dates that no run asked for are never due. Returns how many entities changed their ends.
     """
     labels = pa.Table.from_pylist([dict(zip(LABELS.names, row, strict=True)) for row in device_labels], LABELS)
     kinds = ((catalog.metrics(quantity="power"), False), (catalog.metrics(quantity="energy"), True))
@@ -71,5 +71,6 @@ def mark_stale(
         if since is None or until is None:
             continue
         last_end = until if is_head and until == day else until + timedelta(days=1)
-        due_dates.mark(connection, due_dates.BOOKING, max(since, start), min(last_end, end or date.max))
+        span = max(since, start), min(last_end, end or date.max)
+        due_dates.mark(connection, due_dates.BOOKING, *span, landing=None if is_head else day)
     return int(changed)

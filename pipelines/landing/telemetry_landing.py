@@ -302,7 +302,7 @@ class _Unit:
 
     def _settled(self, rows: int) -> Landing:
         """Note in the same transaction which dates became stale."""
-        after = self.chunks()
+        after, on = self.chunks(), self.day.start_at.date()
         changed = stale_dates.mark_stale(
             self.connection,
             self.before,
@@ -312,8 +312,8 @@ class _Unit:
             booked_dates=self.catalogue.booked_dates,
         )
         is_same = changed == 0 and rows_of(after) == self.rows_held()
-        if not is_same and not self.is_neighbour:
-            # Also where all ends stay: a gap within the day that is filled.
+        if not self.is_neighbour and (not is_same or due_dates.unasked(self.connection, on, on + timedelta(days=1))):
+            # Also where all ends stay: a gap within the day that is filled, or a day that was a neighbour before.
             self._mark_day_due()
         return self._landing("unchanged" if is_same else "landed", rows)
 
@@ -321,7 +321,7 @@ class _Unit:
         on = self.day.start_at.date()
         start, end = self.catalogue.booked_dates or (date.min, None)
         if start <= on < (end or date.max):
-            due_dates.mark(self.connection, due_dates.BOOKING, on, on + timedelta(days=1))
+            due_dates.mark(self.connection, due_dates.BOOKING, on, on + timedelta(days=1), landing=on)
 
 
 def remember_series(connection: duckdb.DuckDBPyConnection, series: pa.Table) -> None:

@@ -51,10 +51,12 @@ def book(context: dg.AssetExecutionContext, fleet: Fleet, asked: ledger.Asked) -
         create_tables(connection)
         first, end = spark_ledger.dates_to_book(connection, fleet, asked.first, asked.end)
         committed = Committed.of(Path(fleet.landing.lake_path))
+        unasked = due_dates.unasked(connection, first, end)
         changed = changed_marts.to_forget(connection, fleet, project_contracts(fleet), committed, (first, end))
     logger.info("booking %s to %s on Spark", first, end - timedelta(days=1))
     checks.prefetch()
-    build = partial(spark_ledger.build, fleet, first, end, variables_of(fleet, first, end), forget=changed)
+    variables = variables_of(fleet, first, end, unasked=unasked)
+    build = partial(spark_ledger.build, fleet, first, end, variables, forget=changed)
     try:
         built = _built(fleet, first, end, context.run_id, build)
     except SparkError as failure:

@@ -26,7 +26,7 @@ import pipelines
 from collectors.samples import Window
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.sources import Source
-from pipelines.landing import grid_landing, landing_days, stale_dates
+from pipelines.landing import grid_landing, landing_days, landing_edges, stale_dates
 from pipelines.today import aside, today_file
 from pipelines.today.today_file import SourceState, Tick
 from pipelines.warehouse import database, statements
@@ -157,7 +157,7 @@ def _take_over(connection: duckdb.DuckDBPyConnection, fleet: Fleet, day: Window)
 
 def _hour_before(source: Source, day: Window) -> Window:
     """What has the last sample before the day: an hour, or of a source that is read seldom, two of its intervals."""
-    return Window(day.start_at - landing_days.neighbour_length(source), day.start_at)
+    return Window(day.start_at - landing_edges.length(source), day.start_at)
 
 
 def closed_until(sources: list[SourceState], start_at: datetime, grid: timedelta) -> datetime:

@@ -35,6 +35,18 @@ def dates_to_book(
     return start, min(end, until)
 
 
+def unasked(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> list[date]:
+    """Those of the dates [start, end) that no run has asked for, in order: no source of telemetry has a landing of the
+    whole UTC day, whatever came of it. None where nothing has landed so: without sources there is nothing to ask."""
+    rows = connection.execute(
+        "select distinct cast(window_start_at as date) from raw.landings where asset = 'raw/telemetry'"
+        " and window_end_at - window_start_at = interval 1 day"
+    ).fetchall()
+    asked = {on for (on,) in rows}
+    days = (start + timedelta(days=n) for n in range((end - start).days)) if asked else ()
+    return [on for on in days if on not in asked]
+
+
 def mark_due(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
     """Record that the dates [start, end) have to be booked. They stay due until `booked`, however this run ends."""
     mark(connection, BOOKING, start, end)
@@ -61,7 +73,7 @@ def booked(
     """
     with database.transaction(connection):
         if constants is not None:
-            settings.record(connection, start, end, constants)
+            settings.record(connection, start, end, constants, without=unasked(connection, start, end))
         _clear(connection, BOOKING, start, end)
         _clear(connection, HELD_BACK, start, end)
         if also is not None:
@@ -104,17 +116,22 @@ def landed(connection: duckdb.DuckDBPyConnection) -> list[date]:
     return [on for (on,) in rows.fetchall()]
 
 
-def mark(connection: duckdb.DuckDBPyConnection, due: str, start: date, end: date) -> None:
-    """Note that the dates [start, end) are due. A sealed date is never due to be booked."""
+def mark(
+    connection: duckdb.DuckDBPyConnection, due: str, start: date, end: date, *, landing: date | None = None
+) -> None:
+    """Note that the dates [start, end) are due. A sealed date is never due to be booked, nor is one that no run asked
+    for; `landing` is the date that a run is just asking for."""
+    left_out: list[date] = []
     if due == BOOKING:
         start = max(start, sealed_dates.open_from(connection))
+        left_out = [on for on in unasked(connection, start, end) if on != landing]
     connection.execute(
         """
         insert into raw.due_dates
         select stale.date, ? from (select cast(unnest(range(?, ?, interval 1 day)) as date) as date) as stale
-        where stale.date not in (select date from raw.due_dates where due = ?)
+        where stale.date not in (select date from raw.due_dates where due = ?) and not list_contains(?, stale.date)
         """,
-        [due, datetime.combine(start, time()), datetime.combine(end, time()), due],
+        [due, datetime.combine(start, time()), datetime.combine(end, time()), due, left_out],
     ).fetchall()
 
 

@@ -79,14 +79,23 @@ def methods(connection: duckdb.DuckDBPyConnection) -> dict[date, str]:
     return dict(row for query in (stated, recorded) if query for row in connection.execute(query).fetchall())
 
 
-def record(connection: duckdb.DuckDBPyConnection, start: date, end: date, constants: Constants) -> None:
-    """Record that the dates [start, end) were booked with the warehouse's present settings and these constants.
+def record(
+    connection: duckdb.DuckDBPyConnection,
+    start: date,
+    end: date,
+    constants: Constants,
+    *,
+    without: Collection[date] = (),
+) -> None:
+    """Record that the dates [start, end), `without` these, were booked with the warehouse's present settings and these
+    constants.
 
     Runs inside the caller's transaction.
     """
     for table in ("booked_names", "booked_with"):
         connection.execute(f"delete from raw.{table} where date >= ? and date < ?", [start, end]).fetchall()
-    _measured_dates(connection, [start + timedelta(days=n) for n in range((end - start).days)])
+    days = (start + timedelta(days=n) for n in range((end - start).days))
+    _measured_dates(connection, [on for on in days if on not in without])
     names = " union ".join(_names(connection))
     connection.execute(
         f"insert into raw.booked_names select * from ({names}) where name is not null", [start, end]

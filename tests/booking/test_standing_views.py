@@ -112,7 +112,13 @@ def test_no_standing_view_has_what_differs_from_run_to_run(tmp_path: Path) -> No
         return {one.node.name: one.node.compiled_code for one in results}
 
     one = compiled("")
-    of_run = {"start_date": "2026-10-01", "end_date": "2026-10-03", "closed_until_us": 7, "keeps_unchanged": True}
+    of_run = {
+        "start_date": "2026-10-01",
+        "end_date": "2026-10-03",
+        "closed_until_us": 7,
+        "keeps_unchanged": True,
+        "unasked_dates": "date '2026-10-02'",
+    }
     assert set(of_run) == set(standing_views.OF_A_RUN)
     assert {"budgets", "bridge", "int_due_adjustments", "int_advised_boards", "int_advised_loads"} <= one.keys()
     assert compiled("/data/wattledger.duckdb", **of_run) == one

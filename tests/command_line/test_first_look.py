@@ -117,8 +117,8 @@ def test_the_newest_date_is_published_first_and_all_are_as_booked_at_once(
     lines = done.stdout.splitlines()
     assert lines[0] == "fleet upgraded (synthetic): 2026-10-04 first"
     assert [line for line in lines if line.startswith("published: ")] == [
-        # 90 W idle, 300 W for 13 hours of one board and 3 hours of another, until 23:58; ten minutes of 3 x 90 W later.
-        "published: 2026-10-04 35229600",
+        # 90 W idle, 300 W for 13 hours of one board and 3 hours of another. The hour before it has landed with it.
+        "published: 2026-10-04 35391600",
         "published: 2026-10-01 2026-10-02 2026-10-03 2026-10-04 35391600",
     ]
     titles = [line for line in lines if line.startswith("fleet upgraded, ")]
@@ -129,7 +129,7 @@ def test_the_newest_date_is_published_first_and_all_are_as_booked_at_once(
     assert "These are figures of 2026-10-04 alone; the 3 dates before it follow, and then the checks." in done.stdout
     # Checks are of all dates, once.
     assert sum(" checks: " in line for line in lines) == 1
-    # The ten minutes are no restatement of what was published minutes ago.
+    # Nothing of what was published minutes ago is restated.
     assert asked(tmp_path, "select count(*) from finance.restatements") == [(0,)]
     assert asked(tmp_path, "select count(*) from published.advice_given") == [(0,)]
     assert figures(tmp_path) == at_once
@@ -193,13 +193,13 @@ def test_stretches_are_booked_as_at_once_and_published_together(
     lines = done.stdout.splitlines()
     assert [line for line in lines if line.startswith(("fleet upgraded (", "published: ", "2026-10-0"))] == [
         "fleet upgraded (synthetic): 2026-10-04 first",
-        "published: 2026-10-04 35229600",
+        "published: 2026-10-04 35391600",
         "fleet upgraded (synthetic): 2026-10-01 to 2026-10-04",
         "2026-10-01 to 2026-10-02, published with all dates:",
         "2026-10-03 to 2026-10-04, and all dates:",
         "published: 2026-10-01 2026-10-02 2026-10-03 2026-10-04 35391600",
     ]
-    # The ten minutes of the newest date, published before; the second date was booked without the third, not published.
+    # The newest date was published before; the second date was booked without the third, not published.
     assert asked(tmp_path, "select count(*) from finance.restatements") == [(0,)]
     assert asked(tmp_path, "select count(*) from published.advice_given") == [(0,)]
     assert figures(tmp_path) == at_once

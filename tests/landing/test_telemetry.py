@@ -23,7 +23,7 @@ from collectors.devices.spool import Spool, host_folder
 from collectors.devices.spool_collector import SPOOL_SCHEMA
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.landing import landing_days, telemetry_assets
-from pipelines.warehouse import database
+from pipelines.warehouse import database, due_dates
 
 CSV = "at,node,watts\n" + "".join(
     f"2026-10-{day:02d}T{hour:02d}:30:00Z,n1,{100 * day + hour}\n" for day in range(1, 8) for hour in range(24)
@@ -70,10 +70,11 @@ def test_a_run_lands_its_days_and_the_head_of_the_next(tmp_path: Path, held: duc
     assert land(fleet, held, 2, 4) == [
         ("wall", 2, 0, "landed", 24),
         ("wall", 3, 0, "landed", 24),
-        ("wall", 4, 2, "landed", 2),  # two of the source's intervals
+        ("wall", 1, 0, "landed", 2),  # two of the source's intervals
+        ("wall", 4, 2, "landed", 2),
     ]
-    # The head is there already.
-    assert land(fleet, held, 3, 4) == [("wall", 3, 0, "unchanged", 24)]
+    # Both are there already.
+    assert land(fleet, held, 2, 4) == [("wall", 2, 0, "unchanged", 24), ("wall", 3, 0, "unchanged", 24)]
 
 
 def test_a_period_lands_the_samples_around_it_and_books_only_its_own_dates(
@@ -138,13 +139,13 @@ def test_a_source_that_cannot_be_reached_is_asked_three_times_and_recorded_for_e
     down = f'  - {{name: cluster, kind: prometheus, url: "{unreachable}/", interval_seconds: 15}}\n'
     fleet = fleet_of(tmp_path, WALL + down)
     results = land(fleet, held, 2, 7)
-    assert [r[3] for r in results if r[0] == "wall"] == ["landed"] * 6
-    assert [r[3] for r in results if r[0] == "cluster"] == ["failed"] * 6
+    assert [r[3] for r in results if r[0] == "wall"] == ["landed"] * 7
+    assert [r[3] for r in results if r[0] == "cluster"] == ["failed"] * 7
     audit = held.execute(
         "select url, detail like 'not asked%', window_start_at from raw.landings where source = 'cluster' order by 3"
     ).fetchall()
     assert all(row[0].startswith(unreachable) for row in audit)
-    assert [row[1] for row in audit] == [False, False, False, True, True, True]
+    assert [row[1] for row in audit] == [True, False, False, False, True, True, True]
 
 
 def test_late_files_of_earlier_days_are_landed_with_the_run(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:
@@ -168,7 +169,7 @@ def test_late_files_of_earlier_days_are_landed_with_the_run(tmp_path: Path, held
     ]
     assert spool.days() == [date(2026, 10, 6)]
     due = held.execute("select date::varchar from raw.due_dates order by date").fetchall()
-    assert due == [("2026-10-02",), ("2026-10-03",), ("2026-10-04",), ("2026-10-05",)]
+    assert due == [("2026-10-02",), ("2026-10-05",)]  # no run asked for the dates between
 
 
 def materialize(fleet: Fleet, first: str, last: str) -> dg.ExecuteInProcessResult:
@@ -228,7 +229,7 @@ def test_a_file_whose_rows_lie_on_other_days_is_empty_and_no_failure(
     results = landing_days.land_days(
         held, fleet, date(2026, 9, 10), date(2026, 9, 11), run_id="run", now=datetime(2026, 11, 1, tzinfo=UTC)
     )
-    assert [(r.outcome, r.detail) for r in results] == [("empty", None), ("empty", None)]
+    assert [(r.outcome, r.detail) for r in results] == [("empty", None)] * 3
 
 
 def test_a_few_unreadable_rows_land_with_the_others_and_are_named(
@@ -244,7 +245,11 @@ def test_a_few_unreadable_rows_land_with_the_others_and_are_named(
         f"2 of 170 rows rejected: {file}: '2026-10-01T12:00:00Z' has 1 fields, expected 3;"
         f" {file}, row 169: column 'at' holds 'soon', expected a time of this century"
     )
-    assert [(r.outcome, r.rows, r.detail) for r in results] == [("landed", 25, detail), ("empty", 0, detail)]
+    assert [(r.outcome, r.rows, r.detail) for r in results] == [
+        ("landed", 25, detail),
+        ("landed", 2, detail),
+        ("empty", 0, detail),
+    ]
 
 
 def test_the_asset_raises_when_every_source_failed(tmp_path: Path) -> None:
@@ -296,3 +301,25 @@ def test_a_file_that_another_process_has_open_is_waited_for_and_then_named(
         shell.stdin.flush()
         shell.wait(timeout=20)
     database.connect(path).close()
+
+
+def test_a_run_reads_on_where_a_series_is_silent_at_its_edge(tmp_path: Path, held: duckdb.DuckDBPyConnection) -> None:
+    """Samples of n1 every hour; of n2 at noon on the 1st, 2nd, 4th and 7th alone."""
+    fleet = fleet_of(tmp_path, WALL)
+    of_n2 = "".join(f"2026-10-0{n}T12:00:00Z,n2,7\n" for n in (1, 2, 4, 7))
+    (tmp_path / "power.csv").write_text(CSV + of_n2)
+    assert land(fleet, held, 2, 3) == [
+        ("wall", 2, 0, "landed", 25),
+        ("wall", 1, 0, "landed", 2),
+        ("wall", 1, 22, "landed", 23),  # until n2 is found
+        ("wall", 3, 2, "landed", 2),
+        ("wall", 3, 0, "landed", 22),
+        ("wall", 4, 2, "landed", 2),
+        ("wall", 4, 0, "landed", 23),
+    ]
+    # None of these is a date that a run asked for.
+    assert [str(on) for on in due_dates.unasked(held, date(2026, 10, 1), date(2026, 10, 6))] == [
+        *("2026-10-01", "2026-10-03", "2026-10-04", "2026-10-05")
+    ]
+    # A day that was asked for is not read again.
+    assert land(fleet, held, 3, 4) == [("wall", 3, 0, "unchanged", 24)]

@@ -75,6 +75,17 @@
     {%- endfor -%}
 {% endmacro %}
 
+{# Drop what the dated marts have of dates that no run has asked for. DuckDB never inserts it (materializations.sql). #}
+{% macro drop_unasked_dates() %}{{ return(adapter.dispatch('drop_unasked_dates', 'wattledger')()) }}{% endmacro %}
+{% macro default__drop_unasked_dates() %}{% endmacro %}
+{% macro spark__drop_unasked_dates() %}
+    {%- for mart in dated_marts() + [this.identifier] if var('unasked_dates') -%}
+        {%- for date in var('unasked_dates').split(', ') -%}
+            {%- do run_query('alter table marts.' ~ mart ~ ' drop if exists partition (date = ' ~ date ~ ')') -%}
+        {%- endfor -%}
+    {%- endfor -%}
+{% endmacro %}
+
 {# Whether earlier runs have put rows there, which this run's dates may have to leave. #}
 {% macro has_held_rows() %}{{ return(adapter.dispatch('has_held_rows', 'wattledger')()) }}{% endmacro %}
 {% macro default__has_held_rows() %}

@@ -33,7 +33,8 @@
 {# One transaction drops what the mart holds for the run and inserts what the run found, so a day that lost all its rows
    loses them in the mart too (delete+insert by key would keep them). `replaces` states what a run owns: its dates,
    months or windows, or all of the mart, where that is a function of all that is booked. With `made: if_inputs_changed`
-   the mart keeps its rows where these would be the same (unchanged.sql).
+   the mart keeps its rows where these would be the same (unchanged.sql). A date that no run has asked for gets no row:
+   of it only the neighbours of other dates have landed.
 
    The contract is proven where the table is created: in every new warehouse, and once in each process of tests
    (tests/books.py). To a table that exists `on_schema_change` applies, unless a run of Wattledger has given it today's
@@ -69,7 +70,10 @@
         insert into {{ target }} ({{ columns }})
         select {{ columns }} from (
             {{ compiled_code }}
-        ) as found;
+        ) as found
+        {%- if var('unasked_dates') and config.get('replaces', 'dates') == 'dates' %}
+        where date not in ({{ var('unasked_dates') }})
+        {%- endif %};
         {%- if is_seldom_made %}
         {{ remember_inputs() }}
         {%- endif %}
