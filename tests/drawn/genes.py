@@ -300,7 +300,7 @@ FITS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
     ("pages", "deltas, stated"): {"event": ("none",), "engines scraped": ("once",)},
     ("names", "regions"): {"topology": PAIRS, "clusters": ("one",), "node meter": ("none",)},
     ("names", "containers"): {"topology": PAIRS, "clusters": ("one",)},
-    # Without a process start two jobs of one page are two engines there, which the row says.
+    # Without a process start two jobs of one page are two engines there, which the row shows.
     ("names", "bare host"): {
         "topology": (*PAIRS, "single", "tensor_parallel"),
         "clusters": ("one",),
@@ -321,7 +321,7 @@ FITS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
         "node meter": ("placed", "none"),
         "event": tuple(name for name in SEEN["event"] if name != "node renamed"),
     },
-    # Of a gauge alone the book has what its first interval lets it fill, and only a check says so.
+    # Of a gauge alone the book has what its first interval lets it fill, and only a check names it.
     ("board", "read more slowly"): {"step": ("15 s", "30 s"), "reads": ("both", "counter")},
     ("tokens", "of a gateway"): {
         "requests": tuple(f"counted by {name}" for name in GATEWAYS),

@@ -38,7 +38,7 @@ PACKAGE = {"path": "/sys/class/powercap/intel-rapl:0", "index": "0"}
 class Retelling:
     """What becomes of all series of a world, and the rows of the fleet file that it takes."""
 
-    told: Callable[[World, Iterable[Seen]], Iterator[Seen]]
+    reported: Callable[[World, Iterable[Seen]], Iterator[Seen]]
     stated: Callable[[World], Stated] = lambda world: {}
 
 
@@ -60,9 +60,9 @@ def _is_counter(metric: str) -> bool:
 
 
 def workers(step_seconds: float, *, has_start: bool) -> Page:
-    """Two processes answer in turn, the first one three times of five; neither may say when it began."""
+    """Two processes answer in turn, the first one three times of five; neither may report when it began."""
 
-    def told(page: list[Seen]) -> Iterator[Seen]:
+    def reported(page: list[Seen]) -> Iterator[Seen]:
         *series, (metric, labels, at, began) = page
         is_first = np.isin(np.floor(at / step_seconds) % 5, (1, 2, 4))
         # A process that began within the day counts from 0.
@@ -73,13 +73,13 @@ def workers(step_seconds: float, *, has_start: bool) -> Page:
         if has_start:
             yield metric, labels, at, began + np.where(is_first, 0.0, 7.0)
 
-    return told
+    return reported
 
 
 def sum_of_three(left_at: float) -> Page:
     """A federated sum of three parts without a process start, of which one begins anew."""
 
-    def told(page: list[Seen]) -> Iterator[Seen]:
+    def reported(page: list[Seen]) -> Iterator[Seen]:
         for name, labels, at, values in page[:-1]:
             if _is_counter(name) and len(at):
                 had = 3e6 + np.interp(left_at, at, values) / 3
@@ -87,13 +87,13 @@ def sum_of_three(left_at: float) -> Page:
             else:
                 yield name, labels, at, values
 
-    return told
+    return reported
 
 
 def sglang_from(changed_at: float, *, is_upgrade: bool) -> Page:
     """A new process from then on: SGLang, where vLLM was, or one with another counter beside those of the old one."""
 
-    def told(page: list[Seen]) -> Iterator[Seen]:
+    def reported(page: list[Seen]) -> Iterator[Seen]:
         names = {PROMPTS: "sglang:prompt_tokens_total", OUTPUT: "sglang:generation_tokens_total"}
         names |= {RUNNING: "sglang:num_running_reqs", START: START}
         *_, (_, _, _, began) = page
@@ -115,14 +115,14 @@ def sglang_from(changed_at: float, *, is_upgrade: bool) -> Page:
                 better = (1 - FIRST_TOKENS) * shown[is_new]
                 yield "sglang:realtime_tokens_total", {**of, "mode": "decode"}, at[is_new], better
 
-    return told
+    return reported
 
 
 def deltas(random: Random, *, is_stated: bool) -> Page:
     """Each counter shows what came since the sample before, and requests end unevenly."""
     drawn = random.random()
 
-    def told(page: list[Seen]) -> Iterator[Seen]:
+    def reported(page: list[Seen]) -> Iterator[Seen]:
         for name, labels, at, values in page:
             of = labels | ({SERVER: "deltas"} if is_stated else {})
             if not _is_counter(name):
@@ -133,7 +133,7 @@ def deltas(random: Random, *, is_stated: bool) -> Page:
             uneven = came * np.array([0.6 + 0.8 * noise.random() for _ in came])
             yield name, of, at, uneven * (came.sum() / uneven.sum() if uneven.sum() else 1.0)
 
-    return told
+    return reported
 
 
 # --- series of a world ------------------------------------------------------------------------------------------------
@@ -142,19 +142,19 @@ def deltas(random: Random, *, is_stated: bool) -> Page:
 def other_server_from(moved_at: float) -> Retelling:
     """Monitoring moves to another server; for five minutes both scrape."""
 
-    def told(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
+    def reported(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
         for metric, labels, at, values in series:
             is_old, is_new = at < moved_at + OVERLAP_SECONDS, at >= moved_at
             yield metric, labels, at[is_old], values[is_old]
             yield metric, {SERVER: "later", **labels}, at[is_new], values[is_new]
 
-    return Retelling(told)
+    return Retelling(reported)
 
 
 def service_address(step_seconds: float) -> Retelling:
-    """One address stands before the two replicas, which answer in turn; the fleet file has their pods."""
+    """One address is before the two replicas, which answer in turn; the fleet file has their pods."""
 
-    def told(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
+    def reported(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
         pages: dict[str, list[Seen]] = {}
         for one in series:
             if not is_engines(one[1]):
@@ -172,7 +172,9 @@ def service_address(step_seconds: float) -> Retelling:
             order = np.argsort(at)
             yield one[0], one[1], at[order], np.concatenate([one[3], other[3]])[order]
 
-    return Retelling(told, lambda world: {"engines": [{"engine": _service(world), "pods": [f"llm/{world.name}-*"]}]})
+    return Retelling(
+        reported, lambda world: {"engines": [{"engine": _service(world), "pods": [f"llm/{world.name}-*"]}]}
+    )
 
 
 def _service(world: World) -> str:
@@ -182,7 +184,7 @@ def _service(world: World) -> str:
 def of_one_name(kind: str) -> Retelling:
     """The engines have one pod's name: in two regions, or in two containers of it."""
 
-    def told(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
+    def reported(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
         numbers = {engine.pod: number for number, engine in enumerate(world.engines.values())}
         for metric, labels, at, values in series:
             name = "exported_pod" if labels.get("exported_pod") in numbers else "pod"
@@ -198,13 +200,13 @@ def of_one_name(kind: str) -> Retelling:
                 named["region"] = f"region-{number or 0}"
             yield metric, named, at, values
 
-    return Retelling(told)
+    return Retelling(reported)
 
 
 def bare_host() -> Retelling:
-    """No pods: an engine's address is its host's name, and the fleet file says whose a board is."""
+    """No pods: an engine's address is its host's name, and the fleet file has the engine of each board."""
 
-    def told(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
+    def reported(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
         numbers = {engine.pod: number for number, engine in enumerate(world.engines.values())}
         for metric, labels, at, values in series:
             of = {name: text for name, text in labels.items() if name.removeprefix("exported_") not in OWN_POD}
@@ -217,13 +219,13 @@ def bare_host() -> Retelling:
         during = {"start_at": f"{DAY}T00:00:00Z", "end_at": f"{DAY}T04:00:00Z"}
         return {"assignments": [{"device_uuid": uuid, "model": model, **during} for uuid, model in held.items()]}
 
-    return Retelling(told, stated)
+    return Retelling(reported, stated)
 
 
 def _shared(of_each: Callable[[int, Seen], Seen | None]) -> Retelling:
     """Of a board that two pods share: what becomes of each pod's series of it; that of neither is left out."""
 
-    def told(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
+    def reported(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
         pods = sorted(engine.pod for engine in world.engines.values())
         for one in series:
             labels = one[1]
@@ -233,7 +235,7 @@ def _shared(of_each: Callable[[int, Seen], Seen | None]) -> Retelling:
             elif pod in pods and (found := of_each(pods.index(pod), one)):
                 yield found
 
-    return Retelling(told)
+    return Retelling(reported)
 
 
 def slices_with_uuids() -> Retelling:
@@ -250,11 +252,11 @@ def one_pod_named() -> Retelling:
     """A time-sliced board's exporter names one of two pods; their pages name the node."""
     shared = _shared(lambda number, one: None if number else one)
 
-    def told(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
-        for metric, labels, at, values in shared.told(world, series):
+    def reported(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
+        for metric, labels, at, values in shared.reported(world, series):
             yield metric, labels | ({"node": f"{world.name}-n0"} if is_engines(labels) else {}), at, values
 
-    return Retelling(told)
+    return Retelling(reported)
 
 
 def partitions() -> Retelling:
@@ -272,7 +274,7 @@ def partitions() -> Retelling:
 def host_is_the_exporter(renewed_at: float) -> Retelling:
     """dcgm-exporter's own pod is the host name, of which there is another one from then on; `node` has the node."""
 
-    def told(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
+    def reported(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
         for metric, labels, at, values in series:
             if not is_boards(labels):
                 yield metric, labels, at, values
@@ -284,13 +286,13 @@ def host_is_the_exporter(renewed_at: float) -> Retelling:
                 pod = f"dcgm-exporter-{letter * 4}{number}"
                 yield metric, {**of, "Hostname": pod}, at[chosen], values[chosen]
 
-    return Retelling(told)
+    return Retelling(reported)
 
 
 def packages_beside(step_seconds: float) -> Retelling:
     """The packages of a node's CPU, whose exporter has the boards' address and no name of the node."""
 
-    def told(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
+    def reported(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
         addresses = set[str]()
         for metric, labels, at, values in series:
             if is_boards(labels):
@@ -305,40 +307,40 @@ def packages_beside(step_seconds: float) -> Retelling:
             labels = {**PACKAGE, "instance": f"{address}:9100", "job": f"cpu-{world.name}"}
             yield "node_rapl_package_joules_total", labels, at, 5e3 + 100.0 * at
 
-    return Retelling(told)
+    return Retelling(reported)
 
 
 def slower_from(slowed_at: float, step_seconds: float) -> Retelling:
     """Boards are read at every fourth step from then on."""
 
-    def told(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
+    def reported(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
         for metric, labels, at, values in series:
             is_dropped = (at >= slowed_at) & (np.floor(at / step_seconds + 1e-6) % 4 > 0) & is_boards(labels)
             yield metric, labels, at[~is_dropped], values[~is_dropped]
 
-    return Retelling(told)
+    return Retelling(reported)
 
 
 def no_pages() -> Retelling:
-    """Nobody reads the engines: the gateway alone counts tokens."""
+    """The engines are not read: the gateway alone counts tokens."""
 
-    def told(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
+    def reported(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
         yield from (one for one in series if not is_engines(one[1]))
 
-    return Retelling(told)
+    return Retelling(reported)
 
 
 def gateways_in_line() -> Retelling:
-    """Nobody reads the engines; behind LiteLLM another gateway counts the same requests, without their tenants."""
+    """The engines are not read; behind LiteLLM another gateway counts the same requests, without their tenants."""
 
-    def told(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
+    def reported(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
         sums: dict[tuple[str, str], dict[float, float]] = {}
         kinds = {
             "litellm_output_tokens_metric_total": "output",
             "litellm_input_tokens_metric_total": "input",
             "litellm_input_cached_tokens_metric_total": "input_cache_read",
         }
-        for metric, labels, at, values in no_pages().told(world, series):
+        for metric, labels, at, values in no_pages().reported(world, series):
             is_edge = labels["job"].startswith("gateway-")
             yield metric, labels | ({"namespace": "edge"} if is_edge else {}), at, values
             if metric in kinds:
@@ -351,7 +353,7 @@ def gateways_in_line() -> Retelling:
             at = np.array(sorted(of))
             yield "agentgateway_gen_ai_client_token_usage_sum", labels, at, np.array([of[one] for one in at.tolist()])
 
-    return Retelling(told)
+    return Retelling(reported)
 
 
 def _board(world: World, labels: Mapping[str, str]) -> Board:

@@ -53,7 +53,7 @@ class Sighting:
     unseen_steps: float = 0.0  # more of them than usual, at the ends of what is counted
     is_faulty: bool = False  # a check may name it although each figure is right
     hidden: set[str] = field(default_factory=set)  # figures that cannot be known: right or flagged
-    unknown: set[str] = field(default_factory=set)  # others: right, NULL, or their row says that it is in doubt
+    unknown: set[str] = field(default_factory=set)  # others: right, NULL, or in doubt in their row
 
     def host_watts(self, world: World) -> dict[str, float]:
         """A board that reports no power, alone on a node whose meter does, is read with its host. Of one that
@@ -81,10 +81,10 @@ class Sighting:
 
     def series(self, world: World) -> Iterator[Seen]:
         """All that is reported of a world."""
-        told: Iterator[Seen] = self._series(world)
+        reported: Iterator[Seen] = self._series(world)
         for retelling in self.retellings:
-            told = retelling.told(world, told)
-        for metric, labels, at, values in told:
+            reported = retelling.reported(world, reported)
+        for metric, labels, at, values in reported:
             is_read = metric != "process_start_time_seconds"
             yield metric, labels, at, self._with_oddities(values) if is_read else values
 

@@ -1,7 +1,7 @@
-"""What rests on a figure in doubt says so in tables that share, price or advise: tenants, windows, months, usage.
+"""What rests on a figure in doubt is marked in tables that share, price or advise: tenants, windows, months, usage.
 
 Each engine has a board of 250 W, 900,000 J an hour, and counts 30 tokens a second until 23:59. From ten to eleven a
-tenant asks each for half of what it counts then; nobody asks otherwise.
+tenant asks each for half of what it counts then; no tenant asks at other times.
 """
 
 from __future__ import annotations

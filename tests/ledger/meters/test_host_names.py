@@ -49,10 +49,19 @@ def series() -> list[Series]:
         packages("10.9.0.5:9100"),
         # The address of a pod, of which kube-state-metrics has the node and the node's address.
         powered("h-inside", "dcgm-exporter-ccccc", instance="10.244.3.7:9400"),
-        ("kube_pod_info", {
-            "pod": "dcgm-exporter-ccccc", "namespace": "gpu", "node": "h-inside", "created_by_kind": "DaemonSet",
-            "pod_ip": "10.244.3.7", "host_ip": "10.9.0.6", "instance": "10.244.0.9:8080",
-        }, steady(1)),
+        (
+            "kube_pod_info",
+            {
+                "pod": "dcgm-exporter-ccccc",
+                "namespace": "gpu",
+                "node": "h-inside",
+                "created_by_kind": "DaemonSet",
+                "pod_ip": "10.244.3.7",
+                "host_ip": "10.9.0.6",
+                "instance": "10.244.0.9:8080",
+            },
+            steady(1),
+        ),
         packages("10.9.0.6:9100"),
         # Twins. Hosts of a pool, whose names end as a pod's.
         powered("h-pool-1", "h-pool-ab12c", node="h-pool"),

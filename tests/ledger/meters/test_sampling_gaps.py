@@ -115,8 +115,8 @@ def test_the_balance_holds(book: Seen) -> None:
 
 def test_a_series_that_is_silent_for_most_of_its_day_warns_unless_its_source_has_run_windows(book: Seen) -> None:
     severity, rows = book.data_test(COVERED, "entity, evidence, doubted_joules::double")
-    # 7,140 s of the 86,340 to the last sample, and the last minute. GPU-bench is a tenth covered too, but its source has
-    # the window.
+    # 7,140 s of the 86,340 to the last sample, and the last minute. GPU-bench is a tenth covered too, but its source
+    # has the window.
     assert (severity, rows) == ("warn", [("GPU-lost", "8.3 % of its time", 720_000)])
     assert (
         book.query(
