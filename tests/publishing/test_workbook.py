@@ -37,6 +37,12 @@ create table finance.cost (
     allocation_cost_usd decimal(28, 12), usage_cost_usd decimal(28, 12), marginal_cost_usd decimal(28, 12),
     billed_cost_usd decimal(28, 12)
 );
+create table finance.chargeback (
+    month date, payer varchar, tenant varchar, model varchar, requests bigint, output_tokens decimal(28, 6),
+    energy_kwh decimal(28, 6), location_kgco2e decimal(28, 6), closed_cost_usd decimal(28, 12),
+    adjustment_usd decimal(28, 12), known_cost_usd decimal(28, 12), usage_cost_usd decimal(28, 12),
+    doubt_reasons varchar
+);
 create table finance.savings (
     deployment varchar, model varchar, advice varchar, reason varchar, freed_accelerators double,
     saving_now_usd_per_month double, avoidable_now_usd_per_month double, energy_saving_usd_per_month double,
@@ -140,6 +146,22 @@ def test_a_model_in_doubt_has_the_reasons_of_its_dates_each_once(made: Callable)
         ("busy", "above_limit, hidden_processes"),
         ("clean", None),
     ]
+
+
+def test_what_a_tenant_pays_and_a_token_costs_is_marked(made: Callable) -> None:
+    sheets = made(
+        "insert into finance.chargeback (month, payer, tenant, model, output_tokens, known_cost_usd, doubt_reasons)"
+        " values ('2026-10-01', 'acme', 'acme', 'busy', 3, 2, 'hidden_processes'),"
+        " ('2026-10-01', 'zeta', 'zeta', 'clean', 3, 1, '')"
+    )
+    for name, place in (("Who pays", "B"), ("Output tokens", "B")):
+        _, values = sheets(name)
+        headings = [cell.value for cell in values[4]]
+        assert headings[-1] == "in doubt"
+        assert [(values[f"{place}{row}"].value, values.cell(row, len(headings)).value) for row in (5, 6)] == [
+            ("acme" if name == "Who pays" else "busy", "hidden_processes"),
+            ("zeta" if name == "Who pays" else "clean", None),
+        ]
 
 
 def test_a_share_is_a_cell_over_its_columns_total(made: Callable) -> None:
@@ -247,10 +269,11 @@ def test_a_sheet_that_fails_has_the_reason_and_the_others_are_complete(tmp_path:
         connection.execute(MARTS + TWO_MODELS)
         # A table of which the second row cannot be read.
         connection.execute(
-            "create view finance.chargeback as select case when n = 2 then error('broken page') else 'a' end as payer,"
+            "drop table finance.chargeback;"
+            " create view finance.chargeback as select case when n = 2 then error('broken page') else 'a' end as payer,"
             " null::date as month, null::varchar as model, null::varchar as tenant, 1 as requests, 1 as output_tokens,"
             " 1 as energy_kwh, 1 as location_kgco2e, 1 as closed_cost_usd, 1 as adjustment_usd, 1 as known_cost_usd,"
-            " 1 as usage_cost_usd from range(1, 3) as rows(n)"
+            " 1 as usage_cost_usd, '' as doubt_reasons from range(1, 3) as rows(n)"
         )
     workbook.write(snapshot, path, "tiny", True, parts)
     sheets = openpyxl.load_workbook(path, data_only=True)

@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# The reasons of doubt of the rows that a row adds up, each word once.
+REASONS = (
+    "nullif(array_to_string("
+    "list_sort(list_distinct(flatten(list(string_split(nullif(doubt_reasons, ''), ','))))), ', '), '')"
+)
+
 
 @dataclass(frozen=True)
 class Column:

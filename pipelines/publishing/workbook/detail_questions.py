@@ -6,7 +6,7 @@ and a ratio is one sum over another.
 
 from __future__ import annotations
 
-from pipelines.publishing.workbook.columns import Column, Question, percent, ratio, summed, text
+from pipelines.publishing.workbook.columns import REASONS, Column, Question, percent, ratio, summed, text
 
 _TOKENS = (
     summed("kWh at the facility", 3),
@@ -24,11 +24,6 @@ _SUMS = """
     sum(matched_joules), sum(matched_output_tokens), sum(matched_total_tokens),
     sum(matched_compute_cost_usd), sum(priced_output_tokens) / 1e6
 """
-# Each word once.
-_REASONS = (
-    "nullif(array_to_string("
-    "list_sort(list_distinct(flatten(list(string_split(nullif(doubt_reasons, ''), ','))))), ', '), '')"
-)
 
 
 def _token_ratios(first: int) -> tuple[Column, ...]:
@@ -66,7 +61,7 @@ DETAILS = (
         "What does a token cost per model, in joules, CO2 and dollars?",
         "marts.model_daily",
         f"""
-        select model, meter_scope, {_SUMS}, {_REASONS} from marts.model_daily
+        select model, meter_scope, {_SUMS}, {REASONS} from marts.model_daily
         group by model, meter_scope order by sum(compute_cost_usd) desc nulls last, model, meter_scope
         """,
         (*text("model", "meter"), *_TOKENS, *_token_ratios(2), *text("in doubt on some date")),
@@ -78,7 +73,7 @@ DETAILS = (
         "What did each date cost?",
         "marts.fleet_daily",
         f"""
-        select date, meter_scope, {_SUMS}, {_REASONS} from marts.fleet_daily
+        select date, meter_scope, {_SUMS}, {REASONS} from marts.fleet_daily
         group by date, meter_scope order by date desc, meter_scope
         """,
         (*text("date (UTC)", "meter"), *_TOKENS, *_token_ratios(2), *text("in doubt")),

@@ -7,7 +7,7 @@ ratio is one sum over another.
 from __future__ import annotations
 
 from pipelines.publishing.bridge_steps import STEPS
-from pipelines.publishing.workbook.columns import Column, Question, percent, ratio, summed, text
+from pipelines.publishing.workbook.columns import REASONS, Column, Question, percent, ratio, summed, text
 
 # Amounts of a month: what each column of schema finance adds up to is in docs/finance.md.
 _AMOUNTS = (
@@ -26,7 +26,7 @@ MONTHS = (
         "finance.months",
         f"""
         select month, site, status, sum(booked_hours), sum(month_hours), {_AMOUNT_SUMS}, sum(forecast_usd),
-            sum(facility_energy_kwh), sum(location_kgco2e)
+            sum(facility_energy_kwh), sum(location_kgco2e), {REASONS}
         from finance.months group by month, site, status order by month desc, site
         """,
         (
@@ -39,6 +39,7 @@ MONTHS = (
             summed("CO2e by location (kg)", 1),
             percent("booked", 3, 4),
             percent("idle share of the cost", 8, 7),
+            *text("in doubt"),
         ),
         "Charged: what a closed month was closed with, and what is booked so far of an open one.",
     ),
@@ -99,9 +100,9 @@ MONTHS = (
         "Who pays",
         "Who pays?",
         "finance.chargeback",
-        """
+        f"""
         select month, payer, tenant, sum(requests), sum(output_tokens) / 1e6, sum(energy_kwh), sum(location_kgco2e),
-            sum(closed_cost_usd), sum(adjustment_usd), sum(known_cost_usd), sum(usage_cost_usd)
+            sum(closed_cost_usd), sum(adjustment_usd), sum(known_cost_usd), sum(usage_cost_usd), {REASONS}
         from finance.chargeback group by month, payer, tenant
         order by month desc, sum(known_cost_usd) desc nulls last, payer, tenant
         """,
@@ -116,14 +117,15 @@ MONTHS = (
             summed("known now (USD)"),
             summed("for what was used (USD)"),
             percent("share of what is charged", 7),
+            *text("in doubt"),
         ),
     ),
     Question(
         "Output tokens",
         "What does a million output tokens cost, all parts of the cost?",
         "finance.chargeback",
-        """
-        select month, model, sum(output_tokens) / 1e6, sum(known_cost_usd), sum(usage_cost_usd)
+        f"""
+        select month, model, sum(output_tokens) / 1e6, sum(known_cost_usd), sum(usage_cost_usd), {REASONS}
         from finance.chargeback group by month, model having sum(output_tokens) > 0
         order by month desc, sum(known_cost_usd) desc nulls last, model
         """,
@@ -134,6 +136,7 @@ MONTHS = (
             summed("for what was used (USD)"),
             ratio("USD per million output tokens, all parts", 3, 2),
             ratio("USD per million, for what was used", 4, 2),
+            *text("in doubt"),
         ),
         "Models that generated no token are not here: Cost has them.",
     ),
