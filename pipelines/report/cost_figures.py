@@ -12,7 +12,7 @@ from pipelines.report.axes import numeric, of_dates
 from pipelines.report.charts import Line, lines, plot
 from pipelines.report.figures import Drawn, Figure, Row
 from pipelines.report.markup import MONEY, NAME, RATIO, TEXT, UNKNOWN, YES_NO, named, number, ratio, table
-from pipelines.report.sentences import SAME, amount, change, counted, metered, percent, total
+from pipelines.report.sentences import SAME, amount, change, counted, in_doubt, metered, percent, total
 
 # What a tile shows: column, unit, digits, and whether more of it is better (None: neither).
 TILES: dict[str, tuple[str, str, int, bool | None]] = {
@@ -54,8 +54,7 @@ def _headline(found: Sequence[Row]) -> Drawn:
         f" {_changed(now, week.get(price), 'week', 'a week before')};"
         f" {ratio(now['idle_energy_ratio'])} of the {metered(now['meter_scope'])}' energy was idle."
     )
-    if now["doubt_reasons"]:
-        sentence += f" <b>In doubt</b> by a hundredth or more: {now['doubt_reasons']} (marts.doubts has what to do)."
+    sentence += in_doubt(now["doubt_reasons"])
     columns = {"figure": TEXT, "unit": TEXT, **{str(row["date"]): 3 for row in found}}
     numbers = [
         (title, unit or "share of 1", *(row[column] for row in found)) for title, (column, unit, _, _) in TILES.items()

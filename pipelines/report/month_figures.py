@@ -13,7 +13,7 @@ from pipelines.report.charts import Bar, bars, waterfall
 from pipelines.report.figures import Drawn, Figure, Row
 from pipelines.report.markup import MONEY, NAME, RATIO, TEXT, YES_NO, named, number, table
 from pipelines.report.month_trees import ANCHOR, EXPLAINED
-from pipelines.report.sentences import amount, counted, listed, percent
+from pipelines.report.sentences import amount, counted, in_doubt, listed, percent
 
 # Figures without an interval, and why.
 UNSURE = {
@@ -36,6 +36,7 @@ def _month(found: Sequence[Row]) -> Drawn:
     sentence += "." if idle is None else f"; {percent(idle)} of what is known of it paid for idle accelerators."
     if now["adjustment_usd"]:
         sentence += f" {amount(now['adjustment_usd'], 'USD')} of it are changes of earlier months that were closed."
+    sentence += in_doubt(now["doubt_reasons"])
     tiles = [
         ("Cost of the month so far" if now["status"] == "open" else "Cost of the month", "closed_cost_usd", "USD", 2),
         ("Expected at its end", "forecast_usd", "USD", 2),

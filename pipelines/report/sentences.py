@@ -25,6 +25,11 @@ def change(now: Any, before: Any, what: str) -> str:
     return f"{percent(abs(share))} {'more' if share > 0 else 'less'} than {what}"
 
 
+def in_doubt(reasons: str | None) -> str:
+    """What follows a sentence whose figures are in doubt; nothing where none is."""
+    return f" <b>In doubt</b> by a hundredth or more: {reasons} (marts.doubts has what to do)." if reasons else ""
+
+
 def percent(share: float) -> str:
     """A share of one in percent, with one digit where it is small."""
     return f"{100 * share:,.0f} %" if abs(share) >= 0.1 else f"{100 * share:,.1f} %"

@@ -528,3 +528,6 @@ def test_a_month_has_its_intervals_and_a_closed_one_is_exact(tmp_path: Path) -> 
     both = shown("both", open_one, closed_one)
     assert "210.00 USD 208.00 to 212.00 (95 %)" in both
     assert "100.0 kWh 80.0 to 120.0 (95 %); 70 % metered" in both
+    assert "In doubt" not in both
+    doubted = shown("doubted", open_one, {**closed_one, "doubt_reasons": "hidden_processes"})
+    assert "In doubt by a hundredth or more: hidden_processes (marts.doubts has what to do)." in doubted

@@ -25,7 +25,8 @@ select
     sum(location_kgco2e_high) as location_kgco2e_high,
     any_value(currency) as currency,
     sum(closed_cost_in_currency) as closed_cost_in_currency,
-    bool_and(is_cost_complete) as is_cost_complete
+    bool_and(is_cost_complete) as is_cost_complete,
+    array_to_string(list_sort(list_distinct(flatten(list(string_split(nullif(doubt_reasons, ''), ','))))), ', ') as doubt_reasons
 from finance.months
 group by month
 having sum(closed_cost_usd) is not null
