@@ -33,6 +33,7 @@ from tests.planted import (
 )
 
 HOUR, START, END = 3_600, 36_000, 50_400
+CHANGE = 40_800  # 11:20
 ENVOY = {"gen_ai_operation_name": "chat", "gen_ai_request_model": "qwen", "instance": "envoy:1064"}
 ROUTER = {"priority": "0", "instance": "epp:9090"}
 SEARCH, ADS = {"x_tenant": "search", "x_team": "web"}, {"x_tenant": "ads", "x_team": "web"}
@@ -49,6 +50,7 @@ def engines() -> Iterator[Series]:
     yield from engine("llama", 10, 40)
     yield from engine("mistral", 10, 40)
     yield from engine("chat", 5, 20)
+    yield from engine("gemma", 10, 40)
 
 
 def of_envoy() -> Iterator[Series]:
@@ -93,6 +95,14 @@ def of_router() -> Iterator[Series]:
         yield "agentgateway_gen_ai_client_token_usage_sum", seen, rising(9 * factor, START, END)
     # The old name of the same counter is no second one.
     yield "inference_objective_output_tokens_sum", {**ROUTER, **asked_of("a")}, rising(4, START, END)
+
+
+def of_another_router(first: float, last: float) -> Iterator[Series]:
+    """In front of gemma: its page is read by one server and, from another moment on, by the next one."""
+    for name, factor in (("input", 4), ("output", 1)):
+        labels = {"target_model_name": "gemma", "fairness_id": "moved", "instance": "epp-2:9090"}
+        counted = rising(2 * factor, first, last, start=1e6 + 2 * factor * (first - START))
+        yield f"llm_d_epp_request_{name}_tokens_sum", labels, counted
 
 
 def asked_of(tenant: str) -> dict[str, str]:
@@ -160,6 +170,8 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     gateways = {
         "envoy": (of_envoy(), {"tenant_labels": ["x_tenant"], "team_labels": ["x_team"]}),
         "router": (of_router(), {"tenant_labels": ["fairness_id"]}),
+        "old_server": (of_another_router(START, CHANGE), {"tenant_labels": ["fairness_id"]}),
+        "new_server": (of_another_router(CHANGE + 60, END), {"tenant_labels": ["fairness_id"]}),
         "agentgateway": (of_agentgateway(), {"tenant_labels": ["user_id"]}),
         "dynamo": (of_dynamo(), {"tenant_labels": ["namespace"]}),
         "litellm": (
@@ -256,6 +268,12 @@ def test_restarts_and_tenants_that_begin_are_counted_and_logs_come_first(book: B
         (None, "late"): (4 * (120 + 2 * 5_400), 0, 120 + 2 * 5_400),
         (None, "b"): (400, 0, 100),
     }
+
+
+def test_a_server_that_takes_over_counts_on(book: Book) -> None:
+    # What came in the minute between the two is in neither.
+    counted = 4 * HOUR - 60
+    assert asked(book, "gemma") == {(None, "moved"): (8 * counted, 0, 2 * counted)}
 
 
 def test_more_than_the_engine_counted_is_a_row_and_labels_that_change_are_no_tokens(book: Book) -> None:

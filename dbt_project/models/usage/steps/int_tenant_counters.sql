@@ -1,6 +1,7 @@
 -- Tokens per UTC hour, source, exporter, model, team and tenant as gateways and frontends count them, by the labels that
--- the fleet file states. Of a site's model and date one source and exporter counts, because a router behind a gateway sees the
--- same requests: the one that names who asked, then the one with more tokens. Of a token class one family counts.
+-- the fleet file states. Of a site's model one source and exporter counts, because a router behind a gateway sees the same
+-- requests: of a date the one that names who asked, then the one with more tokens; another one in the time of an hour that
+-- it does not cover, as where another server takes over. Of a token class one family counts.
 {% set classes = tenant_token_facts() %}
 
 with readings as (
@@ -203,6 +204,7 @@ counted as (
         hours.team,
         hours.tenant,
         case when hours.team is not null or hours.tenant is not null then 1 else 0 end as names_who_asked,
+        max(hours.covered_us) as covered_us,
         {{ exact_sum("case when hours.token_class = 'input' then hours.tokens end") }} as input_tokens,
         {{ exact_sum("case when hours.token_class = 'cached_input' then hours.tokens end") }} as cached_input_tokens,
         {{ exact_sum("case when hours.token_class = 'output' then hours.tokens end") }} as output_tokens
@@ -218,22 +220,41 @@ watched as (
 
     select
         date,
+        hour_start_at,
         source,
         source_kind,
         site,
         model,
-        max(names_who_asked) as names_who_asked,
-        {{ exact_sum('coalesce(input_tokens, 0) + coalesce(output_tokens, 0)') }} as tokens
+        max(covered_us) as covered_us,
+        max(max(names_who_asked)) over (partition by date, source, source_kind, site, model) as names_who_asked,
+        sum({{ exact_sum('coalesce(input_tokens, 0) + coalesce(output_tokens, 0)') }}) over (
+            partition by date, source, source_kind, site, model
+        ) as tokens
     from counted
-    group by date, source, source_kind, site, model
+    group by date, hour_start_at, source, source_kind, site, model
+
+),
+
+preferred as (
+
+    select
+        *,
+        row_number() over preference as place,
+        sum(covered_us) over (
+            partition by hour_start_at, site, model
+            order by names_who_asked desc, tokens desc, source, source_kind
+            rows between unbounded preceding and current row
+        ) as known_us
+    from watched
+    window preference as (
+        partition by hour_start_at, site, model order by names_who_asked desc, tokens desc, source, source_kind
+    )
 
 ),
 
 chosen_sources as (
 
-    select *
-    from watched
-    qualify row_number() over (partition by date, site, model order by names_who_asked desc, tokens desc, source, source_kind) = 1
+    select * from preferred where place = 1 or known_us <= {{ hour_us() }}
 
 ),
 
@@ -254,7 +275,7 @@ final as (
         counted.output_tokens
     from counted
     inner join chosen_sources
-        on {{ equal_keys('counted', 'chosen_sources', ['date', 'source', 'source_kind', 'site']) }}
+        on {{ equal_keys('counted', 'chosen_sources', ['hour_start_at', 'source', 'source_kind', 'site']) }}
         and counted.model is not distinct from chosen_sources.model
     where coalesce(counted.input_tokens, 0) + coalesce(counted.output_tokens, 0) > 0
 
