@@ -91,7 +91,12 @@ def land_days(
     days = [start + timedelta(days=n) for n in range((end - start).days)]
     healing.heal(connection, store, catalogue, run_id=run_id, now=now)
     results = []
-    for source, collector in zip(fleet.sources, fleet.collectors(), strict=True):
+    # Servers first: files land the dates on which these catch up.
+    sources = sorted(
+        zip(fleet.sources, fleet.collectors(), strict=True),
+        key=lambda pair: not relanding.is_asked_again(pair[1], fleet, now),
+    )
+    for source, collector in sources:
         of_source = replace(catalogue, families=catalog.families(prefix=source.metric_prefix))
         is_server = relanding.is_asked_again(collector, fleet, now)
         relanded = relanding.Relanded(connection, fleet, source, of_source.families, now, is_server)
@@ -171,7 +176,8 @@ def _days_again(relanded: relanding.Relanded, collector: Collector, start: date)
         for day in sorted({*unfilled, *relanded.counted(start)}):
             yield _Asked(Window.of_day(day), is_counted=True, is_again=True, is_unfilled=day in unfilled)
     elif not hasattr(collector, "days"):
-        for day in relanding.failed(relanded.connection, relanded.fleet, collector.source, start):
+        wanted = (relanded.connection, relanded.fleet, collector.source, start)
+        for day in sorted({*relanding.failed(*wanted), *relanding.missed(*wanted)}):
             yield _Asked(Window.of_day(day), is_again=True, is_unfilled=True)
 
 

@@ -39,6 +39,35 @@ def failed(
     return [on for on in _failed(connection, source, start, asset) if on >= horizon]
 
 
+def missed(connection: duckdb.DuckDBPyConnection, fleet: Fleet, source: str, start: date) -> list[date]:
+    """The dates before `start` that another source was asked for since this one had landed something, and this one was
+    not, in order: a server catches up on dates without a run, and they would be booked by halves. What other sources
+    had before a new source came is none of them."""
+    rows = connection.execute(
+        """
+        with whole_days as (
+            select source, cast(window_start_at as date) as date, min(landed_at) as first_at
+            from raw.landings
+            where asset = $asset and window_end_at - window_start_at = interval 1 day
+            group by all
+        )
+
+        select distinct date from whole_days
+        where source <> $source and date >= $first and date < $start
+            and date not in (select date from whole_days where source = $source)
+            and first_at > (select min(first_at) from whole_days where source = $source)
+        order by date
+        """,
+        {
+            "asset": TELEMETRY,
+            "source": source,
+            "first": max(fleet.period.start, _horizon(fleet, start + timedelta(days=1))),
+            "start": start,
+        },
+    )
+    return [on for (on,) in rows.fetchall()]
+
+
 def given_up(
     connection: duckdb.DuckDBPyConnection, fleet: Fleet, source: str, start: date, asset: str = TELEMETRY
 ) -> list[Landing]:

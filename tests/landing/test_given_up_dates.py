@@ -74,3 +74,24 @@ def test_requests_of_a_date_are_given_up_once(held: duckdb.DuckDBPyConnection, f
     )
     asked = [request_landing.given_up(held, fleet, "gateway", date(2026, 10, of), "run") for of in (2, 3, 4)]
     assert [[one.window.start_at.day for one in found] for found in asked] == [[], [1], []]
+
+
+def test_a_file_lands_the_dates_on_which_a_server_catches_up(held: duckdb.DuckDBPyConnection, fleet: Fleet) -> None:
+    (fleet.path.parent / "power.csv").write_text(
+        "at,board,watts\n" + "".join(f"2026-10-0{n} 12:00:00Z,GPU-a,300\n" for n in range(1, 6)), encoding="utf-8"
+    )
+
+    def asked_of_server(of: int, at: str) -> None:
+        held.execute(
+            "insert into raw.landings (landed_at, asset, source, window_start_at, window_end_at, outcome) values"
+            " (cast(? as timestamptz), 'raw/telemetry', 'server', make_timestamptz(2026, 10, ?, 0, 0, 0, 'UTC'),"
+            " make_timestamptz(2026, 10, ?, 0, 0, 0, 'UTC'), 'landed')",
+            [at, of, of + 1],
+        )
+
+    # What the server had before the file was in the fleet is not landed with it.
+    asked_of_server(2, "2020-01-01 00:00:00Z")
+    assert [one[:2] for one in landed(held, fleet, 3)] == [(3, "landed")]
+    asked_of_server(4, "2100-01-01 00:00:00Z")
+    # The run of the third had read on to its noon.
+    assert [one[:2] for one in landed(held, fleet, 5)] == [(5, "landed"), (4, "unchanged")]
