@@ -93,9 +93,13 @@ class Samples:
 
 
 def nothing_is_held_back(connection: duckdb.DuckDBPyConnection) -> None:
-    """The two marts in which broken invariants are gathered, empty, as dbt would make them."""
+    """The marts in which broken invariants are gathered, empty, as dbt would make them."""
     broken = "table_name varchar, row_key varchar, found double, unit varchar, expected varchar, remedy varchar"
     connection.execute("create schema if not exists marts")
     for mart, more in (("held_back_dates", "date date, "), ("held_back_tables", "")):
         columns = f"{more}invariant varchar, {broken}, broken_rows bigint"
         connection.execute(f"create table if not exists marts.{mart} ({columns})")
+    connection.execute(
+        "create table if not exists marts.doubts"
+        " (date date, reason varchar, entity_kind varchar, entity varchar, evidence varchar, remedy varchar)"
+    )

@@ -34,7 +34,8 @@ class Invariant(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """A row that breaks an invariant, and the number of such rows; `date` is None where the row has no single date."""
+    """A row that breaks an invariant, and the number of such rows; `date` is None where the row has no single
+    date. Where single meters or engines do not balance, `expected` has all that is known, and there is no unit."""
 
     date: str | None
     table: str
@@ -48,7 +49,8 @@ class Broken(NamedTuple):
     def __str__(self) -> str:
         found = "nothing" if self.found is None else f"{self.found:,.6g}"
         when = f"{self.date} " if self.date else ""
-        return f"{when}marts.{self.table}, {self.row_key}: {found} {self.unit}, expected {self.expected}"
+        what = f"{found} {self.unit}, expected {self.expected}" if self.unit else self.expected
+        return f"{when}marts.{self.table}, {self.row_key}: {what}"
 
 
 def invariants(manifest: Path) -> list[Invariant]:
@@ -113,9 +115,13 @@ def broken(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, list
             select invariant, date, table_name, row_key, found, unit, expected, remedy, broken_rows
             from marts.held_back_dates
             union all
-            select invariant, date, table_name, row_key, found, unit, expected, remedy, broken_rows
-            from intermediate.int_failed_entities
-            where row_number <= 5 and date not in (select date from marts.held_back_dates)
+            select case reason when 'unbalanced_joules' then 'every_metered_joule_is_booked_once'
+                    when 'unbalanced_tokens' then 'tokens_are_booked_once' end as invariant,
+                date, 'doubts', entity_kind || ' ' || entity, null, '', evidence, remedy,
+                count(*) over (partition by date, reason)
+            from marts.doubts
+            where reason in ('unbalanced_joules', 'unbalanced_tokens')
+                and date not in (select date from marts.held_back_dates)
         )
         where (select count(*) from raw.bookings where run_id = $run_id) = 0
             or date >= (select min(start_date) from raw.bookings where run_id = $run_id)

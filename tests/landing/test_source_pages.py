@@ -12,7 +12,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +211,8 @@ def _landed(folder: Path, fleet: Fleet) -> dict[str, int]:
         for result in landing_days.land_days(
             connection, only_files, NOON.date(), date(2026, 11, 2), run_id="t", now=NOON
         ):
-            found[result.source] = result.rows
+            if result.window.end_at - result.window.start_at == timedelta(days=1):
+                found[result.source] = result.rows
         for source in fleet.requests:
             if getattr(source, "path", None):
                 day = DAYS.get(source.kind, date(2026, 10, 1) if source.kind != "access_log" else NOON.date())

@@ -235,11 +235,10 @@ def test_a_balance_that_fails_for_one_meter_is_an_error_and_its_date_is_publishe
     book = sound.copy(tmp_path / "data", with_doubled_balance(tmp_path, f"chosen.meter = '{board}'"))
     book.write(FIRST, END)
     assert {law: [(row.date, row.row_key) for row in rows] for law, rows in book.broken().items()} == {
-        BALANCE: [("2026-10-07", f"meter_scope board, meter {board}")]
+        BALANCE: [("2026-10-07", f"board {board}")]
     }
-    assert book.query("select date, invariant, meter, engine, is_held_back from intermediate.int_failed_entities") == [
-        (BAD, BALANCE, board, None, False)
-    ]
+    unbalanced = "select date, reason, entity from marts.doubts where reason like 'unbalanced%'"
+    assert book.query(unbalanced) == [(BAD, "unbalanced_joules", board)]
     assert joules(book) == joules(sound)
     made = published(book)
     assert made is not None

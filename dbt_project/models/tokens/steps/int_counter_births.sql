@@ -169,11 +169,12 @@ final as (
     inner join families on {{ equal_keys('born', 'families', ['target', 'date', 'series_id', 'metric']) }}
     where not families.has_changed
         and born.first_us > {{ int_div('born.first_us', day_us()) }} * {{ day_us() }}
-        -- Of a family that is new on the page, a filter may let through what it kept back for months: that is more than
-        -- some requests of the size of later ones.
+        -- A filter may let through what it kept back for months: that is more than some requests of the size of later
+        -- ones. Of a family that was on the page before, a series may have one request and no later ones.
         and (
-            families.was_there
-            or born.first_value <= 10 * born.steepest_rise_per_second * born.interval_us / 1e6
+            born.first_value <= case when families.was_there then 1000 else 10 end
+                * born.steepest_rise_per_second * born.interval_us / 1e6
+            or (families.was_there and coalesce(born.steepest_rise_per_second, 0) = 0)
         )
 
 )
