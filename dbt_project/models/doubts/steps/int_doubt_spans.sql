@@ -73,6 +73,12 @@ unread_gauges as (
 
 ),
 
+second_names as (
+
+    select * from {{ ref('int_second_names') }}
+
+),
+
 failed_entities as (
 
     select * from {{ ref('int_failed_entities') }} where not is_held_back
@@ -209,6 +215,17 @@ meter_doubts as (
     from failed_entities
     inner join dates on failed_entities.date = dates.date
     where failed_entities.meter is not null
+    union all
+    select
+        second_names.date,
+        'second_name' as reason,
+        second_names.meter_scope,
+        second_names.meter,
+        dates.start_us as from_us,
+        dates.end_us as to_us,
+        second_names.evidence
+    from second_names
+    inner join dates on second_names.date = dates.date
     union all
     select
         date,
