@@ -106,9 +106,12 @@ def verdicts(book: Book, cells: Sequence[Cell]) -> list[Verdict]:
 def _marks(book: Book) -> tuple[dict[str, set[str]], dict[str, list[str]]]:
     """Cell -> the reasons for which it is in doubt, and `doubt_reasons` of each of its models' days."""
     found, rows = defaultdict[str, set[str]](set), defaultdict[str, list[str]](list)
-    for model, reasons in book.query("select model, coalesce(doubt_reasons, '') from marts.model_daily"):
+    query = "select model, site, coalesce(doubt_reasons, '') from marts.model_daily"
+    for model, site, reasons in book.query(query):
         for cell in CELL.findall(model):
             rows[cell].append(reasons)
+        # Of a site the row of what is not allocated has what it has beside its models.
+        for cell in CELL.findall(f"{model} {site}"):
             found[cell].update(filter(None, reasons.split(",")))
     for entity, reason in book.query("select entity, reason from marts.doubts"):
         for cell in CELL.findall(entity):
