@@ -25,6 +25,8 @@ MATCHED_RATIO = 0.9
 PART_TOLERANCE_RATIO = 0.01
 # What a board draws without work is an estimate: its own parked minutes, else those of its kind, else a reference.
 IDLE_TOLERANCE_RATIO = 0.15
+# What a reason of doubt is about, whatever was drawn: packages of a host that was renamed cannot be placed.
+IN_DOUBT = {"second_name": {"joules of the site"}}
 FIGURES = ("joules", "idle joules", "output tokens", "input tokens", "USD of capacity", "J per output token")
 
 
@@ -52,8 +54,9 @@ class Verdict:
     def kind(self) -> str:
         """`right`, `flagged`, `wrong` (and unflagged), or `false alarm`."""
         sighting, wrong = self.cell.sighting, set(self.wrong)
+        in_doubt = set().union(*(IN_DOUBT.get(mark, ()) for mark in self.marks))
         if (
-            wrong - sighting.hidden - sighting.unknown
+            wrong - sighting.hidden - sighting.unknown - in_doubt
             or (wrong & sighting.hidden and not (self.checks or self.marks))
             or (wrong & sighting.unknown - sighting.hidden and not self.marks)
         ):
