@@ -1,7 +1,7 @@
 -- The pods that each board's labels name: on a date, at its last sample before it and at its first one after. One row
--- per date, board and series of the reading whose labels count. `place` is `own`, `before` or `after`. Labels that the
--- scraper set instead of a workload's own (honor_labels: false) name the exporter's pod: who the exporter is, is seen
--- per date and scrape job beside `exported_pod`.
+-- per date, board and series of the reading whose labels count, and of the one with which another server takes over.
+-- `place` is `own`, `before` or `after`. Labels that the scraper set instead of a workload's own (honor_labels: false)
+-- name the exporter's pod: who the exporter is, is seen per date and scrape job beside `exported_pod`.
 {% set scrape_job = ['date', 'source', 'source_kind', 'scrape_job'] %}
 
 with all_series as (
@@ -312,17 +312,84 @@ mapped as (
 
 ),
 
-preferred_readings as (
+readings as (
 
-    select distinct
+    select
         date,
         meter,
-        reading_id
+        reading_id,
+        source,
+        source_kind,
+        rank,
+        max(case when is_mapped then 1 else 0 end) as is_mapped,
+        max(case when reading_names_an_engine then 1 else 0 end) as names_an_engine,
+        min(case when place = 'own' then first_us end) as own_first_us,
+        max(case when place = 'own' then last_us end) as own_last_us,
+        {{ gap_cap_us('max(sampling_interval_seconds)', var('grid_seconds')) }} as cap_us
     from mapped
-    qualify dense_rank() over (
-        partition by date, meter
-        order by case when is_mapped then 0 else 1 end, case when reading_names_an_engine then 0 else 1 end, rank, source, reading_id
+    group by date, meter, reading_id, source, source_kind, rank
+
+),
+
+ordered_readings as (
+
+    select
+        *,
+        row_number() over (
+            partition by date, meter
+            order by is_mapped desc, names_an_engine desc, rank, case when own_first_us is null then 1 else 0 end, source, reading_id
+        ) as preference
+    from readings
+
+),
+
+-- Where another server takes over within the date, its series of the same metric go on, or were there before.
+other_servers as (
+
+    select
+        others.date,
+        others.meter,
+        others.reading_id,
+        others.preference,
+        others.own_last_us > preferred.own_last_us + preferred.cap_us as is_later,
+        preferred.own_first_us as until_us,
+        preferred.own_last_us as since_us
+    from ordered_readings as others
+    inner join ordered_readings as preferred
+        on {{ equal_keys('others', 'preferred', ['date', 'meter', 'source_kind', 'rank', 'is_mapped']) }}
+        and others.source <> preferred.source
+    where preferred.preference = 1
+        and (
+            others.own_last_us > preferred.own_last_us + preferred.cap_us
+            or others.own_first_us < preferred.own_first_us - preferred.cap_us
+        )
+    qualify row_number() over (
+        partition by others.date, others.meter, others.own_last_us > preferred.own_last_us + preferred.cap_us
+        order by others.preference
     ) = 1
+
+),
+
+counted_readings as (
+
+    select
+        date,
+        meter,
+        reading_id,
+        cast(null as bigint) as since_us,
+        cast(null as bigint) as until_us,
+        '' as other_place
+    from ordered_readings
+    where preference = 1
+    union all
+    select
+        date,
+        meter,
+        reading_id,
+        case when is_later then since_us end as since_us,
+        case when not is_later then until_us end as until_us,
+        case when is_later then 'before' else 'after' end as other_place
+    from other_servers
 
 ),
 
@@ -333,8 +400,8 @@ final as (
         mapped.meter,
         mapped.place,
         mapped.series_id,
-        mapped.first_us,
-        mapped.last_us,
+        greatest(mapped.first_us, coalesce(counted_readings.since_us, mapped.first_us)) as first_us,
+        least(mapped.last_us, coalesce(counted_readings.until_us, mapped.last_us)) as last_us,
         mapped.sampling_interval_seconds,
         mapped.claim_key,
         mapped.named_namespace as namespace,
@@ -347,7 +414,10 @@ final as (
         mapped.is_mapped,
         mapped.is_bare_exporters
     from mapped
-    inner join preferred_readings on {{ equal_keys('mapped', 'preferred_readings', ['date', 'meter', 'reading_id']) }}
+    inner join counted_readings on {{ equal_keys('mapped', 'counted_readings', ['date', 'meter', 'reading_id']) }}
+    where mapped.place <> counted_readings.other_place
+        and mapped.last_us > coalesce(counted_readings.since_us, mapped.last_us - 1)
+        and mapped.first_us < coalesce(counted_readings.until_us, mapped.first_us + 1)
 
 )
 
