@@ -244,7 +244,8 @@ preferred as (
             partition by hour_start_at, site, model
             order by names_who_asked desc, tokens desc, source, source_kind
             rows between unbounded preceding and current row
-        ) as known_us
+        ) as known_us,
+        first_value(source_kind) over preference as preferred_kind
     from watched
     window preference as (
         partition by hour_start_at, site, model order by names_who_asked desc, tokens desc, source, source_kind
@@ -252,13 +253,21 @@ preferred as (
 
 ),
 
+-- Where two servers read a gateway for some minutes, the second one counts for those that the first one does not cover.
 chosen_sources as (
 
-    select * from preferred where place = 1 or known_us <= {{ hour_us() }}
+    select
+        *,
+        case
+            when place = 1 or known_us <= {{ hour_us() }} then 1
+            else greatest(0, {{ hour_us() }} - (known_us - covered_us)) / cast(covered_us as double)
+        end as part
+    from preferred
+    where place = 1 or known_us <= {{ hour_us() }} or (source_kind = preferred_kind and known_us - covered_us < {{ hour_us() }})
 
 ),
 
-final as (
+counted_parts as (
 
     select
         counted.date,
@@ -266,18 +275,36 @@ final as (
         counted.source,
         counted.engine,
         counted.model,
-        {{ name_of_source('counted.team') }} as request_team,
-        coalesce({{ name_of_source('counted.tenant') }}, {{ unknown() }}) as tenant,
+        counted.team,
+        counted.tenant,
         counted.names_who_asked,
-        counted.input_tokens,
-        least(counted.input_tokens, coalesce(counted.cached_input_tokens, 0)) as cached_input_tokens,
-        counted.input_tokens - least(counted.input_tokens, coalesce(counted.cached_input_tokens, 0)) as computed_input_tokens,
-        counted.output_tokens
+        {% for fact in ['input_tokens', 'cached_input_tokens', 'output_tokens'] -%}
+        case when chosen_sources.part = 1 then counted.{{ fact }} else {{ exact('counted.' ~ fact ~ ' * chosen_sources.part') }} end as {{ fact }}{{ ',' if not loop.last }}
+        {% endfor %}
     from counted
     inner join chosen_sources
         on {{ equal_keys('counted', 'chosen_sources', ['hour_start_at', 'source', 'source_kind', 'site']) }}
         and counted.model is not distinct from chosen_sources.model
-    where coalesce(counted.input_tokens, 0) + coalesce(counted.output_tokens, 0) > 0
+
+),
+
+final as (
+
+    select
+        date,
+        hour_start_at,
+        source,
+        engine,
+        model,
+        {{ name_of_source('team') }} as request_team,
+        coalesce({{ name_of_source('tenant') }}, {{ unknown() }}) as tenant,
+        names_who_asked,
+        input_tokens,
+        least(input_tokens, coalesce(cached_input_tokens, 0)) as cached_input_tokens,
+        input_tokens - least(input_tokens, coalesce(cached_input_tokens, 0)) as computed_input_tokens,
+        output_tokens
+    from counted_parts
+    where coalesce(input_tokens, 0) + coalesce(output_tokens, 0) > 0
 
 )
 
