@@ -333,8 +333,15 @@ FITS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
         "topology": SIMPLE,
         "names": ("of their own",),
     },
-    # A check has what a node's meter shows on the other server.
-    ("server", "another from the middle"): {"node meter": ("none", "unplaced")},
+    # Found, and not marked in the row: a tenant's tokens within a hundredth or two of an hour that two servers share,
+    # slices that are cut anew while monitoring moves, an engine whose samples end before it does. A check has what a
+    # node's meter shows on the other server.
+    ("server", "another from the middle"): {
+        "requests": ("unknown", "logged"),
+        "node meter": ("none", "unplaced"),
+        "topology": tuple(name for name in TOPOLOGIES if name != "repartitioned"),
+        "event": tuple(name for name in SEEN["event"] if name != "engine's samples end"),
+    },
 }
 
 
