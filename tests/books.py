@@ -314,13 +314,17 @@ class Book:
             failed |= {one.node.name for one in results if one.status != "pass"}
         return failed & set(names) if names else failed
 
-    def broken(self) -> dict[str, list[invariants.Broken]]:
-        """The rows that break an invariant, by its name: what is held back; of a part of the marts, what would be."""
+    def broken(self, dates: tuple[date, date] | None = None) -> dict[str, list[invariants.Broken]]:
+        """The rows that break an invariant, by its name: what is held back; of a part of the marts, what would be of
+        these dates, by default the period's."""
         if not self.marts or "held_back_dates" in self.marts:
             with self.connection(read_only=True) as connection:
                 return invariants.broken(connection, "")
         rules = self._answered({path.stem for path in DBT_PROJECT.glob("models/balance/invariants/*.sql")})
-        compiled = {one.node.name: one.node.compiled_code for one in self.dbt("compile", "--select", *sorted(rules))}
+        compiled = {
+            one.node.name: one.node.compiled_code
+            for one in self.dbt("compile", "--select", *sorted(rules), dates=dates)
+        }
         found = {
             name: self.query(
                 "select cast(date as varchar), table_name, row_key, found, unit, expected, '' as remedy,"
