@@ -11,4 +11,6 @@
     }
 ) }}
 
-select date, entity_kind, entity, evidence from {{ ref('doubts') }} where {{ in_run('date') }} and reason = 'meters_disagree'
+select date, entity_kind, entity, evidence
+from {{ ref('doubts') }}
+where {{ in_run('date') }} and reason = 'meters_disagree'

@@ -10,4 +10,6 @@
     }
 ) }}
 
-select date, entity, since_at, until_at, doubted_joules, evidence from {{ ref('doubts') }} where {{ in_run('date') }} and reason = 'above_limit'
+select date, entity, since_at, until_at, doubted_joules, evidence
+from {{ ref('doubts') }}
+where {{ in_run('date') }} and reason = 'above_limit'

@@ -12,4 +12,6 @@
     }
 ) }}
 
-select date, entity_kind, entity, doubted_joules, evidence from {{ ref('doubts') }} where {{ in_run('date') }} and reason = 'second_name'
+select date, entity_kind, entity, doubted_joules, evidence
+from {{ ref('doubts') }}
+where {{ in_run('date') }} and reason = 'second_name'

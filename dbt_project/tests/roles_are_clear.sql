@@ -12,4 +12,6 @@
     }
 ) }}
 
-select date, entity, doubted_tokens from {{ ref('doubts') }} where {{ in_run('date') }} and reason = 'conflicting_role'
+select date, entity, doubted_tokens
+from {{ ref('doubts') }}
+where {{ in_run('date') }} and reason = 'conflicting_role'

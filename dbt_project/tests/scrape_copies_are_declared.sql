@@ -11,4 +11,6 @@
     }
 ) }}
 
-select date, entity, doubted_tokens, evidence from {{ ref('doubts') }} where {{ in_run('date') }} and reason = 'scraped_twice'
+select date, entity, doubted_tokens, evidence
+from {{ ref('doubts') }}
+where {{ in_run('date') }} and reason = 'scraped_twice'

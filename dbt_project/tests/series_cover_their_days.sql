@@ -13,4 +13,6 @@
     }
 ) }}
 
-select date, entity_kind, entity, since_at, until_at, doubted_joules, evidence from {{ ref('doubts') }} where {{ in_run('date') }} and reason = 'unread_gauge'
+select date, entity_kind, entity, since_at, until_at, doubted_joules, evidence
+from {{ ref('doubts') }}
+where {{ in_run('date') }} and reason = 'unread_gauge'

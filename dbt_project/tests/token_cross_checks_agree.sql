@@ -10,4 +10,6 @@
     }
 ) }}
 
-select date, entity, token_classes, doubted_tokens, evidence from {{ ref('doubts') }} where {{ in_run('date') }} and reason = 'token_counters_disagree'
+select date, entity, token_classes, doubted_tokens, evidence
+from {{ ref('doubts') }}
+where {{ in_run('date') }} and reason = 'token_counters_disagree'

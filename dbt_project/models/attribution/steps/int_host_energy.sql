@@ -1,6 +1,7 @@
 -- Host joules per date, interval and booked meter: the node meter above its boards where there is one (never below 0),
 -- else the mean of what it measured on that date, else the node's stated watts, else an assumed ratio to board energy; 0
--- where the meter of the node, or of more, is booked itself, and of CPU packages, which are a host's own. Boards of a node share it by the time they cover.
+-- where the meter of the node, or of more, is booked itself, and of CPU packages, which are a host's own. Boards of a node
+-- share it by the time they cover.
 with energy as (
 
     select * from {{ ref('int_energy_intervals') }}

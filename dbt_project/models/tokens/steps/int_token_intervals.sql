@@ -1,6 +1,6 @@
 -- Tokens per date, engine, model, interval and class: counters differenced per series (an engine's data-parallel ranks
--- add up) and cut at the grid, and where another source begins to count. A model is its series' own: an engine serves several, one after the other or a base
--- model and its LoRAs at once.
+-- add up) and cut at the grid, and where another source begins to count. A model is its series' own: an engine serves
+-- several, one after the other or a base model and its LoRAs at once.
 with readings as (
 
     select * from {{ ref('int_token_readings') }}

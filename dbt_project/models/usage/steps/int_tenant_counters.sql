@@ -279,7 +279,10 @@ counted_parts as (
         counted.tenant,
         counted.names_who_asked,
         {% for fact in ['input_tokens', 'cached_input_tokens', 'output_tokens'] -%}
-        case when chosen_sources.part = 1 then counted.{{ fact }} else {{ exact('counted.' ~ fact ~ ' * chosen_sources.part') }} end as {{ fact }}{{ ',' if not loop.last }}
+        case
+            when chosen_sources.part = 1 then counted.{{ fact }}
+            else {{ exact('counted.' ~ fact ~ ' * chosen_sources.part') }}
+        end as {{ fact }}{{ ',' if not loop.last }}
         {% endfor %}
     from counted
     inner join chosen_sources
