@@ -59,23 +59,19 @@ counters as (
 
 ),
 
--- Of models that gateways alone count, and more than one.
-shared_models as (
-
-    select
-        date,
-        model
-    from counters
-    group by date, model
-    having count(distinct engine) > 1 and max(case when level = 'gateway' then 0 else 1 end) = 0
-
-),
-
+-- Of models that gateways alone count, and more than one. A window, because a join would be made after all samples are read.
 gateway_counters as (
 
-    select counters.*
-    from counters
-    inner join shared_models on counters.date = shared_models.date and counters.model = shared_models.model
+    select *
+    from (
+        select
+            *,
+            min(engine) over (partition by date, model) as first_engine,
+            max(engine) over (partition by date, model) as last_engine,
+            max(case when level = 'gateway' then 0 else 1 end) over (partition by date, model) as has_engines
+        from counters
+    ) as compared
+    where first_engine < last_engine and has_engines = 0
 
 ),
 
