@@ -77,8 +77,8 @@ COLUMNS = {
     "saving_interval_basis": SAVING_COLUMNS["saving_interval_basis"],
     "reason_code": (
         "varchar",
-        "`ok`; `watts_not_known`: parked watts, or bare ones of a board, are not known; or why nothing is known, as in"
-        " docs/recommendations/reason_codes.md.",
+        "`ok`; `figures_in_doubt`: savings are not computed; `watts_not_known`: parked watts, or bare ones of a board,"
+        " are not known; or why nothing is known, as in docs/recommendations/reason_codes.md.",
     ),
     "lookback_start_at": ("timestamptz", "As in deployment_usage."),
     "lookback_end_at": ("timestamptz", "As in deployment_usage."),
@@ -104,7 +104,10 @@ def write_sleep_after(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
 def _slept(usage: pd.DataFrame, slept: pd.DataFrame) -> pd.DataFrame:
     """One row per deployment and time, as `savings` reads them: nothing is freed."""
     rows = slept.join(usage, on="usage")
-    unknown = rows["refusal"].where(rows["refusal"].notna() | rows["saved_watts"].notna(), "watts_not_known")
+    is_in_doubt = right_sizing.is_in_doubt(rows)
+    rows["saved_watts"] = rows["saved_watts"].mask(is_in_doubt)
+    unknown = rows["refusal"].where(rows["refusal"].notna() | ~is_in_doubt, right_sizing.IN_DOUBT)
+    unknown = unknown.where(unknown.notna() | rows["saved_watts"].notna(), "watts_not_known")
     return rows.assign(
         kind="sleep_when_idle",
         is_change=True,

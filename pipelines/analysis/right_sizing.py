@@ -49,13 +49,18 @@ def vetoes(usage: pd.DataFrame) -> pd.Series:
     """What forbids a cut, by row of `usage`: figures in doubt, pressure, or an SLO that even the lowest load broke.
     None where nothing does, or no source reports it."""
     reasons = [
-        (usage["doubt_reasons"].fillna("") != "", IN_DOUBT),
+        (is_in_doubt(usage), IN_DOUBT),
         (_share(usage["queued_intervals"], usage["pressure_intervals"]) > PRESSURE_RATIO, "queueing"),
         (_share(usage["preempted_hours"], usage["hours"]) > PRESSURE_RATIO, "preemptions"),
         (_share(usage["full_cache_hours"], usage["hours"]) > PRESSURE_RATIO, "kv_cache_pressure"),
         (usage["capacity_basis"].isin(SLO_BASES) & usage["capacity_tokens_per_second"].isna(), "slo_missed"),
     ]
     return _first_of(usage, reasons)
+
+
+def is_in_doubt(usage: pd.DataFrame) -> pd.Series:
+    """Whether a hundredth or more of a deployment's joules or tokens of the lookback is in doubt."""
+    return usage["doubt_reasons"].fillna("") != ""
 
 
 def shortfalls(candidates: pd.DataFrame, demand: pd.DataFrame) -> pd.DataFrame:

@@ -89,7 +89,7 @@ def _sure(now: Row, column: str) -> str:
     if now[column] is None:
         return ""
     if column == "output_mtok":
-        return '<span class="change">counted: exact</span>'
+        return f'<span class="change">counted{"" if now["doubt_reasons"] else ": exact"}</span>'
     error_ratio = (now["error_ratios"] or {}).get(column)
     if error_ratio is None:
         return '<span class="change">interval not known</span>'

@@ -94,15 +94,36 @@ def test_the_table_has_the_nights_of_a_deployment(marts: duckdb.DuckDBPyConnecti
     assert comments == [(name, meaning) for name, (_, meaning) in COLUMNS.items()]
 
 
-def test_a_sleep_that_costs_energy_has_no_interval(marts: duckdb.DuckDBPyConnection) -> None:
-    """With loading that takes ten hours of 120 W, each night costs more than it saves."""
+@pytest.mark.parametrize(
+    ("reasons", "code", "is_known"),
+    [("meters_disagree", "figures_in_doubt", False), ("", "ok", True), (None, "ok", True)],
+)
+def test_figures_in_doubt_have_no_saving(
+    reasons: str | None, code: str, is_known: bool, marts: duckdb.DuckDBPyConnection
+) -> None:
+    """The nights stay. Innocent twins: a deployment that is clean, and one that was not assessed."""
+    replace_usage(marts, f"{'null' if reasons is None else repr(reasons)}::varchar as doubt_reasons")
+    write_sleep_after(marts)
+    ((asleep, wakes, found, *savings),) = marts.execute(
+        "select asleep_hours, wakes, reason_code, saving_kwh_month, saving_energy_usd_month, saving_kgco2e_month,"
+        " saving_low, saving_high, saving_interval_basis from published.sleep_after"
+    ).fetchall()
+    assert (asleep, wakes, found) == (420, 28, code)
+    assert [one is not None for one in savings] == [is_known] * 6
+
+
+def replace_usage(marts: duckdb.DuckDBPyConnection, columns: str) -> None:
     marts.execute("create or replace table intermediate.usage_given as select * from intermediate.int_advised_usage")
     marts.execute("drop view if exists intermediate.int_advised_usage")
     marts.execute("drop table if exists intermediate.int_advised_usage")
     marts.execute(
-        "create table intermediate.int_advised_usage as"
-        " select * replace (36000.0 as cold_start_seconds) from intermediate.usage_given"
+        f"create table intermediate.int_advised_usage as select * replace ({columns}) from intermediate.usage_given"
     )
+
+
+def test_a_sleep_that_costs_energy_has_no_interval(marts: duckdb.DuckDBPyConnection) -> None:
+    """With loading that takes ten hours of 120 W, each night costs more than it saves."""
+    replace_usage(marts, "36000.0 as cold_start_seconds")
     write_sleep_after(marts)
     ((saved, low, basis, stated),) = marts.execute(
         "select saving_kwh_month, saving_low, saving_interval_basis, cold_start_basis from published.sleep_after"

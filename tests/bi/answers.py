@@ -66,9 +66,11 @@ OPERATOR = {
         " trial_precision, current_power_limit_watts, trial_power_limit_watts, trial_days, reason_code, move_to_node"
         " from published.right_sizing where kind = 'try_it' and is_preferred"
     ),
-    "Alarms: meters whose two sources differ by more than 5 % of the joules": (
-        "select date, site, meter, source, cross_check_source, cross_check_ratio, metered_joules"
-        " from marts.reconciliation_daily where (cross_check_ratio > 0.05 or cross_check_ratio < -0.05) and {dates}"
+    "What is in doubt: why, how much, and what to do": (
+        "select date, reason, entity, figure, direction,"
+        " if(figure = 'energy', doubted_joules, ifnull(doubted_tokens, unbooked_tokens)),"
+        " if(figure = 'energy', 'J', concat('tokens', if(doubted_tokens is null, ', not booked', ''))),"
+        " evidence, remedy from marts.doubts where {dates}"
     ),
     "Held-back dates: what fails, and what to do": (
         "select date, table_name, invariant, found, unit, expected, remedy from marts.held_back_dates where {dates}"
@@ -90,7 +92,8 @@ FINANCE = {
     ),
     "Months: booked share in %, cost in USD (all months)": (
         f"select {MONTH}, site, status, booked_hours / month_hours, closed_cost_usd, adjustment_usd,"
-        " known_cost_usd, idle_cost_usd, forecast_usd, is_cost_complete from finance.months"
+        " known_cost_usd, idle_cost_usd, forecast_usd, is_cost_complete,"
+        " ifnull(nullif(doubt_reasons, ''), if(doubt_reasons is null, null, 'none')) from finance.months"
     ),
     "Cost by part, USD": (
         # No month is closed, so what is charged is what is known.
@@ -107,8 +110,8 @@ FINANCE = {
     ),
     "Who pays: payers and tenants, USD": (
         "select payer, tenant, sum(closed_cost_usd), sum(known_cost_usd), sum(output_tokens) / 1e6,"
-        " 1e6 * sum(known_cost_usd) filter (output_tokens > 0) / nullif(sum(output_tokens), 0)"
-        " from finance.chargeback where {months} group by all"
+        " 1e6 * sum(known_cost_usd) filter (output_tokens > 0) / nullif(sum(output_tokens), 0),"
+        f" {IN_DOUBT} from finance.chargeback where {{months}} group by all"
     ),
     "What changed against the month before, by part, USD": (
         "select strftime(compared_month, '%Y-%m'), part,"
@@ -117,8 +120,8 @@ FINANCE = {
     ),
     "Kinds of tokens: cost in USD, USD per million, list price": (
         "select model, token_kind, sum(known_cost_usd), sum(tokens) / 1e6, 1e6 * sum(known_cost_usd) / sum(tokens),"
-        " 1e6 * sum(list_cost_usd) / sum(tokens) filter (list_cost_usd is not null)"
-        " from finance.unit_cost where {months} group by all"
+        " 1e6 * sum(list_cost_usd) / sum(tokens) filter (list_cost_usd is not null),"
+        f" {IN_DOUBT} from finance.unit_cost where {{months}} group by all"
     ),
     "Budgets of the month, USD": (
         f"select {MONTH}, budget, scope, scope_name, basis, budget_usd, spent_usd, spent_usd / budget_usd,"

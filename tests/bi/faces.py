@@ -29,7 +29,7 @@ from tests import optional
 HEADINGS = {heading: figure for figure in dictionary.figures().values() for heading in figure.headings}
 # Columns that state what a row is of; a row with any other text in it is of something that no figure is compared by.
 KEYS = {"month": "month", "model": "model", "team": "team", "payer": "payer", "site": "site", "meter": "scope"}
-FREE_TEXT = {"status", "all prices known", "currency", "in doubt on some date"}
+FREE_TEXT = {"status", "all prices known", "currency", "in doubt", "in doubt on some date"}
 # The report's tables without a month are of the newest dates.
 NEWEST_DATES = 28
 

@@ -50,18 +50,26 @@ HOSTILE = {
     "Qwen3.5-397B": "\N{HEBREW LETTER ALEF}\N{HEBREW LETTER BET} '; drop table marts.model_daily; --",
     "Kimi-K2.5": '=HYPERLINK("http://evil.example")',
 }
-# What three quiet days do not have: a doubt, an unusual cost, two sources that differ, a date that is held back, a
-# forecast, a figure that was restated, whole months to compare. Written into the warehouse before it is published.
+# What three quiet days do not have: doubts, an unusual cost, a date that is held back, a forecast, a figure that was
+# restated, whole months to compare. Written into the warehouse before it is published.
 PLANTED = """
 insert into marts.held_back_dates (date, invariant, table_name, row_number, found, unit, expected, remedy, broken_rows)
 values ('2026-09-30', 'energy_balances', 'energy_ledger', 1, 12.5, 'joules', 'at most 0.001', 'book the date again', 1);
-update marts.reconciliation_daily set
-    cross_check_source = 'ipmi', cross_check_joules = 1.08 * metered_joules, cross_check_ratio = 0.08
-where (date, meter) = (select (min(date), min(meter)) from marts.reconciliation_daily);
+insert into marts.doubts (
+    date, reason, figure, direction, entity_kind, entity, doubted_joules, doubted_tokens, unbooked_tokens, evidence,
+    remedy
+) values
+('2026-10-02', 'meters_disagree', 'energy', 'either', 'board', 'GPU-1', 7200000, null, null, 'ipmi has 108 W', 'a'),
+('2026-10-02', 'hidden_processes', 'tokens', 'either', 'engine', 'pod:1', null, 5000.5, null, '2 lines', 'b'),
+('2026-10-03', 'unseen_tokens', 'tokens', 'below', 'engine', 'pod:2', null, null, 300, '1 restarts', 'c');
 insert into marts.cost_anomalies_daily (
     as_of_date, date, scope, site, model, part, cost_usd, usual_usd, difference_usd, is_anomaly, method_version
 ) values ('2026-10-03', '2026-10-03', 'fleet', '__all__', '__all__', '__all__', 900, 700, 200, true, 'test');
 update marts.model_daily set doubt_reasons = 'hidden_processes' where date = '2026-10-02' and model like '<%';
+update marts.model_monthly set doubted_joules = energy_joules, doubt_reasons = 'hidden_processes'
+where month = '2026-10-01' and model like '<%';
+update marts.tenant_daily set doubted_joules = energy_joules, doubt_reasons = 'hidden_processes'
+where date = '2026-10-02' and model like '<%' and tenant = (select min(tenant) from marts.tenant_daily);
 update marts.cost_forecast set forecast_usd = 9876.5, forecast_low_usd = 9000, forecast_high_usd = 10000
 where billing_month = '2026-10-01';
 update published.right_sizing set
@@ -95,6 +103,7 @@ COMMITMENT = {
     "valid_from": on("01-01"),
 }
 READER = "bi"
+IN_DOUBT = ("Months: ", "Who pays: ", "Kinds of tokens: ", "Models: ")
 
 
 @dataclass(frozen=True)
@@ -197,6 +206,8 @@ def test_every_chart_returns_the_numbers_of_the_snapshot(
     unusual = "Unusual costs by date, USD (without a share of free accelerators)"
     assert published.answer(unusual, month=NEWEST)[0][4:] == (900, 700, 200)
     assert all(published.answer(title) for title in ANSWERS)
+    for title in (one for one in ANSWERS if one.startswith(IN_DOUBT)):
+        assert {row[-1] for row in published.answer(title)} >= {"hidden_processes", "none"}, title
 
 
 def test_a_date_filter_reaches_a_chart(server: superset_server.Superset, published: Published) -> None:

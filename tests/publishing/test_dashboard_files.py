@@ -10,6 +10,7 @@ import re
 from contextlib import closing
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -90,51 +91,119 @@ def test_the_operator_sees_what_may_be_tried_with_its_size_and_days(tmp_path: Pa
         ("llm/large", 8, 1, 4, None, 7, "data_sheet_only"),
     ]
     title = "What may be tried: size or limit, and for how many days (no saving is counted yet)"
-    (chart,) = [one for one in CHARTS if one["slice_name"] == title]
-    (query,) = json.loads(chart["query_context"])["queries"]
+    panel = panel_of("operator", title)
+    (query,) = json.loads(chart_of(panel)["query_context"])["queries"]
     (kind,) = query["filters"]
-    panels = json.loads((PROJECT / "bi/grafana/operator.json").read_text("utf-8"))["panels"]
-    (panel,) = [one for one in panels if one["title"] == title]
-    snapshot = publications.write(tmp_path, published_right_sizing=rows)
-    with closing(duckdb.connect(str(snapshot), read_only=True)) as connection:
+    with read(publications.write(tmp_path, published_right_sizing=rows)) as connection:
         where = f"{kind['col']} = '{kind['val']}' and {query['extras']['where']}"
         shown = connection.execute(
             f"select {', '.join(query['columns'])} from published.right_sizing where {where} order by deployment"
         ).fetchall()
-        asked = panel["targets"][0]["rawSql"].replace("${schema_prefix:raw}", "")
-        assert connection.execute(asked.replace("${site:sqlstring}", "'west'")).fetchall() == shown
+        assert connection.execute(asked(panel)).fetchall() == shown
     columns = ("deployment", "current_gpus_per_replica", "trial_replicas", "trial_gpus_per_replica")
     named = [query["columns"].index(one) for one in (*columns, "trial_power_limit_watts", "trial_days", "reason_code")]
     assert [tuple(row[at] for at in named) for row in shown] == expected
 
 
-@pytest.mark.parametrize("board", ["operator", "sustainability"])
-def test_the_table_of_models_names_the_reasons_of_doubt(board: str, tmp_path: Path) -> None:
-    """Innocent twins: a model that is clean, and one of which nothing was assessed."""
+@pytest.mark.parametrize(
+    ("board", "title", "table", "key"),
+    [
+        ("operator", "Models: ", "marts.model_daily", "model"),
+        ("sustainability", "Models: ", "marts.model_daily", "model"),
+        ("finance", "Who pays: ", "finance.chargeback", "payer"),
+        ("finance", "Kinds of tokens: ", "finance.unit_cost", "model"),
+    ],
+)
+def test_a_table_of_sums_names_the_reasons_of_doubt(
+    board: str, title: str, table: str, key: str, tmp_path: Path
+) -> None:
+    """Innocent twins: a row that is clean, and one of which nothing was assessed."""
+    of_month = {"site": "west", "month": date(2026, 10, 1)}
+    of_date = {**publications.KEYS, "date": date(2026, 10, 1)}
     reasons = [
-        ("doubted", "2026-10-01", "hidden_processes"),
-        ("doubted", "2026-10-02", "above_limit,no_counter"),
-        ("doubted", "2026-10-03", ""),
-        ("clean", "2026-10-01", ""),
-        ("clean", "2026-10-02", None),
-        ("dark", "2026-10-01", None),
+        ("doubted", "hidden_processes"),
+        ("doubted", "above_limit,no_counter"),
+        ("doubted", ""),
+        ("clean", ""),
+        ("clean", None),
+        ("dark", None),
     ]
+    given = of_month if board == "finance" else of_date
+    rows = [{**given, key: name, "doubt_reasons": words} for name, words in reasons]
+    panel = panel_of(board, title)
+    (metric,) = [one for one in DATASETS[table.split(".")[1]]["metrics"] if one["metric_name"] == "in_doubt"]
+    expected = {"doubted": "above_limit, no_counter; hidden_processes", "clean": "none", "dark": None}
+    with read(publications.write(tmp_path, **{table.replace(".", "_"): rows})) as book:
+        assert {row[0]: row[-1] for row in book.execute(asked(panel)).fetchall()} == expected
+        of_keys = f"select {key}, {metric['expression']} from {table} group by {key}"
+        assert dict(book.execute(of_keys).fetchall()) == expected
+    assert chart_of(panel)["params"]["metrics"][-1] == "in_doubt"
+
+
+def test_each_month_names_the_reasons_of_doubt(tmp_path: Path) -> None:
+    """One of each site. Innocent twins as above."""
+    reasons = {"doubted": "above_limit,no_counter", "clean": "", "dark": None}
+    expected = {"doubted": "above_limit, no_counter", "clean": "none", "dark": None}
+    panel = panel_of("finance", "Months: ")
+    rows = [{"month": date(2026, 10, 1), "site": site, "doubt_reasons": words} for site, words in reasons.items()]
+    (column,) = [one for one in DATASETS["months"]["columns"] if one["column_name"] == "in_doubt"]
+    with read(publications.write(tmp_path, finance_months=rows)) as book:
+        asked_of_all = asked(panel, sites="'doubted', 'clean', 'dark'")
+        assert {row[1]: row[-1] for row in book.execute(asked_of_all).fetchall()} == expected
+        assert dict(book.execute(f"select site, {column['expression']} from finance.months").fetchall()) == expected
+    assert chart_of(panel)["params"]["all_columns"][-1] == "in_doubt"
+
+
+def test_what_is_in_doubt_is_listed_with_its_amount_in_its_unit(tmp_path: Path) -> None:
+    """Of a meter its joules, of an engine its tokens, or those that are not booked, of which none may be known."""
+    day = {"date": date(2026, 10, 2), "evidence": "a", "remedy": "b"}
     rows = [
-        {**publications.KEYS, "date": date.fromisoformat(on), "model": model, "doubt_reasons": words}
-        for model, on, words in reasons
+        {**day, "entity": "board", "figure": "energy", "direction": "above", "doubted_joules": 7200},
+        {**day, "entity": "falls", "figure": "tokens", "direction": "either", "doubted_tokens": 50},
+        {**day, "entity": "tail", "figure": "tokens", "direction": "below", "unbooked_tokens": 3},
+        {**day, "entity": "delta", "figure": "tokens", "direction": "below"},
     ]
+    expected = {"board": (7200, "J"), "falls": (50, "tokens"), "tail": (3, "tokens, not booked"), "delta": (None, None)}
+    panel = panel_of("operator", "What is in doubt")
+    columns = {one["column_name"]: one.get("expression", one["column_name"]) for one in DATASETS["doubts"]["columns"]}
+    shown = [columns[one] for one in chart_of(panel)["params"]["all_columns"]]
+    with read(publications.write(tmp_path, marts_doubts=rows)) as book:
+        listed = sorted(book.execute(asked(panel)).fetchall())
+        assert sorted(book.execute(f"select {', '.join(shown)} from marts.doubts").fetchall()) == listed
+    assert {row[2]: row[5:7] for row in listed} == expected
+
+
+def panel_of(board: str, title: str) -> dict[str, Any]:
+    """Grafana's panel whose title begins so."""
     panels = json.loads((PROJECT / f"bi/grafana/{board}.json").read_text("utf-8"))["panels"]
-    (panel,) = [one for one in panels if one["title"].startswith("Models: ")]
-    asked = panel["targets"][0]["rawSql"].replace("${schema_prefix:raw}", "").replace("$__timeFilter(date)", "true")
-    asked = asked.replace("${site:sqlstring}", "'west'").replace("${meter_scope:sqlstring}", "'board'")
-    (metric,) = [one for one in DATASETS["model_daily"]["metrics"] if one["metric_name"] == "in_doubt"]
-    expected = {"doubted": "above_limit,no_counter; hidden_processes", "clean": "none", "dark": None}
-    with closing(duckdb.connect(str(publications.write(tmp_path, marts_model_daily=rows)), read_only=True)) as book:
-        assert {row[0]: row[-1] for row in book.execute(asked).fetchall()} == expected
-        of_models = f"select model, {metric['expression']} from marts.model_daily group by model"
-        assert dict(book.execute(of_models).fetchall()) == expected
+    (panel,) = [one for one in panels if one.get("title", "").startswith(title)]
+    return panel
+
+
+def chart_of(panel: dict[str, Any]) -> dict[str, Any]:
+    """Superset's chart of the same title."""
     (chart,) = [one for one in CHARTS if one["slice_name"] == panel["title"].replace("${meter_scope}", "board")]
-    assert chart["params"]["metrics"][-1] == "in_doubt"
+    return chart
+
+
+def asked(panel: dict[str, Any], sites: str = "'west'") -> str:
+    """A panel's SQL for DuckDB, of all dates or of October."""
+    put_in = {
+        "${schema_prefix:raw}": "",
+        "$__timeFilter(date)": "true",
+        "${site:sqlstring}": sites,
+        "${meter_scope:sqlstring}": "'board'",
+        "${month:sqlstring}": "'2026-10'",
+        "to_char(month, 'YYYY-MM')": "strftime(month, '%Y-%m')",
+    }
+    sql: str = panel["targets"][0]["rawSql"]
+    for name, value in put_in.items():
+        sql = sql.replace(name, value)
+    return sql
+
+
+def read(snapshot: Path) -> closing[duckdb.DuckDBPyConnection]:
+    return closing(duckdb.connect(str(snapshot), read_only=True))
 
 
 def test_a_metric_with_the_name_of_a_headline_figure_is_that_figure() -> None:

@@ -134,17 +134,20 @@ def test_totals_and_ratios_are_formulas_of_sums_over_sums(made: Callable) -> Non
 
 def test_a_model_in_doubt_has_the_reasons_of_its_dates_each_once(made: Callable) -> None:
     rows = ", ".join(
-        f"('{on}', '{model}', 'board', '{reasons}')"
+        f"('{on}', '{model}', 'board', {reasons})"
         for on, model, reasons in (
-            ("2026-10-01", "busy", "above_limit,hidden_processes"),
-            ("2026-10-02", "busy", "hidden_processes"),
-            ("2026-10-01", "clean", ""),
+            ("2026-10-01", "busy", "'above_limit,hidden_processes'"),
+            ("2026-10-02", "busy", "'hidden_processes'"),
+            ("2026-10-01", "clean", "''"),
+            ("2026-10-02", "clean", "null"),
+            ("2026-10-01", "dark", "null"),
         )
     )
     _, values = made(f"insert into marts.model_daily (date, model, meter_scope, doubt_reasons) values {rows}")("Models")
-    assert [(values[f"A{row}"].value, values[f"O{row}"].value) for row in (5, 6)] == [
+    assert [(values[f"A{row}"].value, values[f"O{row}"].value) for row in (5, 6, 7)] == [
         ("busy", "above_limit, hidden_processes"),
-        ("clean", None),
+        ("clean", "none"),
+        ("dark", None),  # not assessed
     ]
 
 
@@ -152,15 +155,17 @@ def test_what_a_tenant_pays_and_a_token_costs_is_marked(made: Callable) -> None:
     sheets = made(
         "insert into finance.chargeback (month, payer, tenant, model, output_tokens, known_cost_usd, doubt_reasons)"
         " values ('2026-10-01', 'acme', 'acme', 'busy', 3, 2, 'hidden_processes'),"
-        " ('2026-10-01', 'zeta', 'zeta', 'clean', 3, 1, '')"
+        " ('2026-10-01', 'zeta', 'zeta', 'clean', 3, 1, '');"
+        "create table finance.unit_cost as select month, model, 'output' as token_kind, output_tokens as tokens,"
+        " known_cost_usd, null::decimal(28, 12) as list_cost_usd, doubt_reasons from finance.chargeback"
     )
-    for name, place in (("Who pays", "B"), ("Output tokens", "B")):
+    for name, place in (("Who pays", "B"), ("Output tokens", "B"), ("Kinds of tokens", "B")):
         _, values = sheets(name)
         headings = [cell.value for cell in values[4]]
         assert headings[-1] == "in doubt"
         assert [(values[f"{place}{row}"].value, values.cell(row, len(headings)).value) for row in (5, 6)] == [
             ("acme" if name == "Who pays" else "busy", "hidden_processes"),
-            ("zeta" if name == "Who pays" else "clean", None),
+            ("zeta" if name == "Who pays" else "clean", "none"),
         ]
 
 

@@ -96,9 +96,27 @@ def test_the_headline_names_what_is_in_doubt_on_its_date(tmp_path: Path) -> None
         return section(page.page(publications.write(tmp_path / f"{on}{reasons}", marts_fleet_daily=days)), "headline")
 
     words = "In doubt by a hundredth or more: above_limit, hidden_processes (marts.doubts has what to do)."
-    assert words in headline(NEWEST, "above_limit,hidden_processes")
-    assert "In doubt" not in headline(NEWEST, "")
+    doubted, clean = headline(NEWEST, "above_limit,hidden_processes"), headline(NEWEST, "")
+    assert words in doubted and "counted: exact" not in doubted
+    assert "In doubt" not in clean and "counted: exact" in clean
     assert "In doubt" not in headline(date(2026, 10, 27), "hidden_processes")
+
+
+def test_the_table_of_models_names_what_is_in_doubt(tmp_path: Path) -> None:
+    """A model that is clean has none, one of which nothing was assessed a dash."""
+    days = [
+        model_day(NEWEST, model, doubt_reasons=reasons)
+        for model, reasons in (("doubted", "above_limit,hidden_processes"), ("clean", ""), ("dark", None))
+    ]
+    days.append(model_day(date(2026, 10, 27), "doubted", doubt_reasons="hidden_processes"))
+    fleet = [fleet_day(NEWEST, models=3)]
+    shown = section(page.page(publications.write(tmp_path, marts_fleet_daily=fleet, marts_model_daily=days)), "models")
+    cells = {model: re.search(rf"{model} .*? no ([^\s,]+(?:, \w+)*)", shown) for model in ("doubted", "clean", "dark")}
+    assert {model: cell and cell[1] for model, cell in cells.items()} == {
+        "doubted": "above_limit, hidden_processes",
+        "clean": "none",
+        "dark": "–",
+    }
 
 
 def test_the_headline_names_what_of_the_cost_make_run_prints(tmp_path: Path) -> None:

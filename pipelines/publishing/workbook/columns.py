@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# The reasons of doubt of the rows that a row adds up, each word once.
+# The reasons of doubt of the rows that a row adds up, each word once; empty where none of them was assessed.
 REASONS = (
-    "nullif(array_to_string("
-    "list_sort(list_distinct(flatten(list(string_split(nullif(doubt_reasons, ''), ','))))), ', '), '')"
+    "case when count(doubt_reasons) > 0 then coalesce(nullif(array_to_string("
+    "list_sort(list_distinct(flatten(list(string_split(nullif(doubt_reasons, ''), ','))))), ', '), ''), 'none') end"
 )
 
 

@@ -166,9 +166,9 @@ MONTHS = (
         "Kinds of tokens",
         "What does a million tokens of each kind cost, beside the list price?",
         "finance.unit_cost",
-        """
+        f"""
         select month, model, token_kind, sum(tokens) / 1e6, sum(known_cost_usd),
-            sum(list_cost_usd) / sum(tokens) filter (list_cost_usd is not null) * 1e6
+            sum(list_cost_usd) / sum(tokens) filter (list_cost_usd is not null) * 1e6, {REASONS}
         from finance.unit_cost group by month, model, token_kind order by month desc, model, token_kind
         """,
         (
@@ -177,6 +177,7 @@ MONTHS = (
             summed("known now (USD)"),
             Column("list price (USD per million)", 3),
             ratio("USD per million tokens", 4, 3, 3),
+            *text("in doubt"),
         ),
     ),
     Question(

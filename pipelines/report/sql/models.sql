@@ -26,7 +26,8 @@ energy as (
         sum(idle_joules) filter (meter_scope = (from main_scope))
         / nullif(sum(productive_joules + idle_joules) filter (meter_scope = (from main_scope)), 0) as idle_energy_ratio,
         1 - sum(active_seconds) / nullif(sum(known_seconds), 0) as idle_time_ratio,
-        list_sort(list_distinct(flatten(list(string_split(nullif(doubt_reasons, ''), ','))))) as doubt_reasons
+        list_sort(list_distinct(flatten(list(string_split(nullif(doubt_reasons, ''), ','))))) as doubt_reasons,
+        count(doubt_reasons) > 0 as is_assessed
     from marts.model_daily
     where date > (select date - 28 from newest)
     group by model
@@ -43,7 +44,7 @@ select
     energy.idle_time_ratio,
     energy.location_kgco2e,
     coalesce(costs.is_cost_complete, false) as is_cost_complete,
-    array_to_string(energy.doubt_reasons, ', ') as doubt_reasons
+    case when energy.is_assessed then coalesce(nullif(array_to_string(energy.doubt_reasons, ', '), ''), 'none') end as doubt_reasons
 from energy full join costs using (model)
 where costs.cost_usd <> 0 or energy.facility_kwh > 0 or energy.output_mtok > 0
 order by starts_with(model, '__'), costs.cost_usd desc nulls last, model
