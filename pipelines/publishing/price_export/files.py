@@ -19,7 +19,7 @@ import yaml
 
 from collectors.durable_files import write_whole
 from collectors.samples import printable
-from pipelines.publishing.price_export.prices import ACTUAL, CLASSES, TARGET, Export, Model, notes
+from pipelines.publishing.price_export.prices import ACTUAL, CLASSES, TARGET, Export, Model, is_pattern, notes
 from pipelines.publishing.spreadsheet_cells import harmless
 
 # Token class -> what each program calls its price. Langfuse multiplies whatever usage a client sends by the price of
@@ -91,7 +91,7 @@ def as_litellm(export: Export, utilisation: str) -> str:
             "model_info": dict(_keyed(model, utilisation)),
         }
         for model in export.models
-        if model.has_prices(utilisation)
+        if model.has_prices(utilisation) and not is_pattern(model.name)
     ]
     return f"{head}{yaml.safe_dump({'model_list': listed}, sort_keys=False, allow_unicode=True)}"
 
