@@ -331,7 +331,7 @@ TEAMS = {"search": f"{LONG}_search", "platform": f"{LONG}_others", "other": "ä"
 
 @pytest.mark.needs("postgresql")
 def test_roles_with_long_names_share_no_rows(fleet: Fleet) -> None:
-    """Policies of an older version, whose cut names two roles share, are dropped; so is that of a role that is named no more."""
+    """Policies of an older version, with cut names, are dropped, and that of a role that is named no more."""
     book(fleet, {"2026-10-01": 1}, more=OF_FINANCE)
     publish(fleet)
     everything = target(fleet)

@@ -116,9 +116,9 @@ def _without_tenants(server: Server, prefix: str, schema: str) -> list[str]:
 
 
 def _restrict(server: Server, schema: str, table: str, rows_of: Mapping[str, str], reader: str | None) -> None:
-    """Each of these roles sees its rows of the table alone, `reader` all of them, and a role that is named no more none.
+    """Each of these roles sees its rows of the table alone, `reader` all of them, any other role none.
 
-    A policy is called after its role and rows by their digest: of names PostgreSQL keeps 63 bytes, and of two roles whose
+    A policy is called by a digest of its role and rows: PostgreSQL keeps 63 bytes of a name, and of two roles whose
     names are equal so far one would get the other's rows.
     """
     at, of_table = quoted(schema, table), f"schemaname = {literal(schema)} and tablename = {literal(table)}"

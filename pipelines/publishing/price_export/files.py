@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from collectors.durable_files import write_whole
+from collectors.durable_files import opened, write_whole
 from collectors.samples import printable
 from pipelines.publishing.price_export.prices import ACTUAL, CLASSES, TARGET, Export, Model, is_pattern, notes
 from pipelines.publishing.spreadsheet_cells import harmless
@@ -63,7 +63,9 @@ def write(export: Export, folder: Path) -> list[Path]:
         payloads[f"langfuse_{utilisation}.json"] = as_langfuse(export, utilisation)
     for name, text in payloads.items():
         write_whole(folder / name, text.encode())
-    return [folder / name for name in payloads]
+    written = [folder / name for name in payloads]
+    opened(folder, *written)
+    return written
 
 
 def about(export: Export, utilisation: str) -> dict[str, str]:
