@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from collectors.durable_files import opened
 from collectors.probes.unknown_server import UnknownServer
 from collectors.samples import SourceError, printable
 from pipelines.command_line import discover_folder
@@ -184,7 +185,9 @@ def _refuse_of_servers(options: argparse.Namespace) -> None:
 def _ended(out: Path) -> int:
     from pipelines.fleet.fleet_schema import fleet_schema  # noqa: PLC0415 (it reads every key)
 
-    (out.parent / fleet_text.SCHEMA).write_text(json.dumps(fleet_schema(), indent=2), encoding="utf-8")
+    schema = out.parent / fleet_text.SCHEMA
+    schema.write_text(json.dumps(fleet_schema(), indent=2), encoding="utf-8")
+    opened(out, schema)
     print(f"\nwritten: {out}")
     print(f"next: wattledger check --fleet {out}, then wattledger run --fleet {out}")
     return 0

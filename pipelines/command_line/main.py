@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 
 try:
+    from collectors import durable_files
     from pipelines.command_line import console, instance, options
     from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
     from pipelines.upkeep import process_meter
@@ -32,6 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     # Dagster and dbt make millions of objects that live as long as the process; Python would look through them again
     # and again, a tenth of a run's processor time.
     gc.set_threshold(50_000, 20, 100)
+    durable_files.private_from_here()
     parser = options.parser()
     chosen, others = parser.parse_known_args(arguments)
     if others and chosen.command != "dev":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from collectors.durable_files import open_way
 from pipelines.fleet import fleet_yaml
 from pipelines.fleet.fleet_errors import FleetError
 from pipelines.fleet.fleet_file import Fleet
@@ -30,7 +31,7 @@ def claim(fleet: Fleet) -> None:
             ],
         )
     if before != fleet.path or not marker.exists():
-        marker.parent.mkdir(parents=True, exist_ok=True)
+        open_way(marker.parent)
         marker.write_text(f"{fleet.path}\n", encoding="utf-8")
 
 

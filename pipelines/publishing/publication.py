@@ -25,7 +25,7 @@ from typing import Any
 import dagster as dg
 import duckdb
 
-from collectors.durable_files import sync_folder
+from collectors.durable_files import opened, sync_folder
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import (
     finance_tables,
@@ -99,6 +99,7 @@ def publish(
     none of its files has. None where every date is held back and nothing is published.
     """
     fleet.published.mkdir(parents=True, exist_ok=True)
+    opened(fleet.published)
     # One at a time, also without the warehouse's lock: what another publisher builds would be taken for leftovers.
     with database.writing(fleet.published, "publication"):
         retention.kept_hours()  # raises if the environment is wrong

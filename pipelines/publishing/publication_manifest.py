@@ -19,7 +19,7 @@ from typing import Any
 
 import duckdb
 
-from collectors.durable_files import write_whole
+from collectors.durable_files import opened, write_whole
 from pipelines.publishing import published_tables
 from pipelines.publishing.published_tables import Table
 from pipelines.warehouse import settings
@@ -172,6 +172,7 @@ def to_json(manifest: Manifest) -> bytes:
 def write(folder: Path, manifest: Manifest) -> None:
     """Write the manifest into the folder of a publication that readers see, in one step."""
     write_whole(folder / NAME, to_json(manifest))
+    opened(folder / NAME)
 
 
 def read(folder: Path) -> Manifest | None:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
-from collectors.durable_files import sync_folder
+from collectors.durable_files import opened, sync_folder
 from pipelines.warehouse.refusals import QuestionError
 
 KEPT = 5  # the newest, whatever their age
@@ -56,18 +56,21 @@ def publications(folder: Path) -> list[Path]:
 
 
 def sync(folder: Path) -> None:
-    """Write a folder's files and names to the disk, deepest first, so that a power failure after the switch leaves no
-    empty file. Files that another publication shares (hard links) were written with it."""
+    """Open a folder to readers and write its files and names to the disk, deepest first, so that a power failure after
+    the switch leaves no empty file. Files that another publication shares (hard links) were written with it."""
     for at, _, names in os.walk(folder, topdown=False):
+        opened(Path(at))
         for name in names:
             path = Path(at, name)
             if path.stat().st_nlink == 1:
+                opened(path)
                 _fsync(path)
         sync_folder(Path(at))
 
 
 def put(fresh: Path, path: Path) -> None:
     """Bring a file of the same folder into its place, in one step, when it is on the disk."""
+    opened(fresh)
     _fsync(fresh)
     fresh.replace(path)
     sync_folder(path.parent)

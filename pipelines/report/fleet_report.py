@@ -16,7 +16,7 @@ from typing import Any
 
 import dagster as dg
 
-from collectors.durable_files import write_whole
+from collectors.durable_files import opened, write_whole
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import parts
 from pipelines.publishing.parts import Parts
@@ -46,6 +46,7 @@ def write_report(fleet: Fleet, made_parts: Parts | None = None) -> Path | None:
     # In the publication's own folder: what a crash leaves there is removed with it.
     fresh = folder / f".{os.getpid()}-{REPORT}"
     write_whole(made, page(folder / DATABASE, made_parts, fleet).encode())
+    opened(made)
     try:
         share(made, fresh)
         fresh.replace(latest)

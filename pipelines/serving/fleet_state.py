@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing.publication_manifest import REPORT
@@ -27,24 +29,32 @@ class FleetState:
         self.report: str | None = None
         self._home = home
         self._seen: dict[str, object] = {}
+        self._problems: dict[str, str] = {}
 
-    def renew(self, fleet: Fleet) -> None:
-        """Read what has changed."""
-        if self._is_changed("today", _stamp(today_file.path_of(fleet))):
-            self.state.today = today_file.read(fleet)
+    def renew(self, fleet: Fleet) -> list[str]:
+        """Read what has changed. What cannot be read stays as it was; returns a line for each such part, once."""
         report = fleet.published / REPORT
-        if self._is_changed("published", (fleet.latest_publication, _stamp(report))):
-            self.state.last_day = published_day.read(fleet)
-            self.report = report.read_text(encoding="utf-8") if report.exists() else None
-        if self._is_changed("runs", _stamps(self._home)):
-            self.state.last_run = dagster_history.last_ended(fleet, self._home)
-        self.state.bytes_by_layer = layers.on_disk(fleet, self._home)
-
-    def _is_changed(self, name: str, stamp: object) -> bool:
-        if name in self._seen and self._seen[name] == stamp:
-            return False
-        self._seen[name] = stamp
-        return True
+        parts: dict[str, tuple[object, Callable[[], Any]]] = {
+            "today": (_stamp(today_file.path_of(fleet)), lambda: today_file.read(fleet)),
+            "last_day": (fleet.latest_publication, lambda: published_day.read(fleet)),
+            "report": (_stamp(report), lambda: report.read_text(encoding="utf-8") if report.exists() else None),
+            "last_run": (_stamps(self._home), lambda: dagster_history.last_ended(fleet, self._home)),
+            "bytes_by_layer": (time.monotonic(), lambda: layers.on_disk(fleet, self._home)),
+        }
+        problems = []
+        for name, (stamp, read) in parts.items():
+            if name in self._seen and self._seen[name] == stamp:
+                continue
+            try:
+                setattr(self if name == "report" else self.state, name, read())
+                self._seen[name] = stamp
+                self._problems.pop(name, None)
+            except Exception as error:
+                problem = f"{name}: {type(error).__name__}: {error}"
+                if self._problems.get(name) != problem:
+                    problems.append(problem)
+                self._problems[name] = problem
+        return problems
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

@@ -132,7 +132,8 @@ class Service:
     def _read(self) -> None:
         """Read again what is answered; a file that cannot be read leaves the answer as it was."""
         try:
-            self._known.renew(self.fleet)
+            for problem in self._known.renew(self.fleet):
+                logger.warning("not read: %s", printable(problem))
             if self.place.textfile is not None:
                 metrics.write(self.place.textfile, self.state, self._clock())
         except Exception as error:

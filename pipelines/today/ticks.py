@@ -28,7 +28,7 @@ from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.sources import Source
 from pipelines.landing import grid_landing, landing_days, landing_edges, stale_dates
 from pipelines.today import aside, today_file
-from pipelines.today.today_file import SourceState, Tick
+from pipelines.today.today_file import SourceState, Tick, Today
 from pipelines.warehouse import database, statements
 from pipelines.warehouse.refusals import QuestionError
 
@@ -61,6 +61,7 @@ def refresh(fleet: Fleet, at: datetime | None = None) -> Path:
         apart = aside.placed(fleet, work)
         is_fresh = _started_anew(apart, on, (parsed / "manifest.digest").read_text(encoding="utf-8"))
         sources, closed_until = _landed(fleet, apart, on, at)
+        _keep_what_is_lost(today_file.last(fleet), on, sources)
         if is_fresh:
             aside.seed(apart, parsed)
             _note(apart, on, (parsed / "manifest.digest").read_text(encoding="utf-8"))
@@ -101,6 +102,17 @@ def _started_anew(apart: Fleet, on: date, project: str) -> bool:
         left.unlink(missing_ok=True)
     shutil.rmtree(apart.root / "dbt", ignore_errors=True)
     return True
+
+
+def _keep_what_is_lost(last: Today | None, on: date, sources: list[SourceState]) -> None:
+    """TickSkipped where a source cannot be read of which the last tick had samples of the day, and this one, which has
+    started anew, has none."""
+    had = {one.source for one in last.sources if one.newest_at is not None} if last and last.on == on else set()
+    for one in sources:
+        if last and one.problem is not None and one.newest_at is None and one.source in had:
+            raise TickSkipped(
+                f"{one.source}: {one.problem}; what it had of the day until {last.closed_until_at:%H:%M} stays"
+            )
 
 
 def _note(apart: Fleet, on: date, project: str) -> None:

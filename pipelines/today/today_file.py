@@ -5,6 +5,7 @@ Add here a table of it. Keep out how a day is landed and booked (`ticks`), and h
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,8 +16,8 @@ from typing import NamedTuple
 import duckdb
 
 import pipelines
-from collectors.durable_files import sync_folder
-from collectors.samples import Window
+from collectors.durable_files import opened, sync_folder
+from collectors.samples import Window, printable
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.named_figures import figures_in_doubt
 from pipelines.named_figures.figures_in_doubt import InDoubt
@@ -28,6 +29,7 @@ NAME = "today.duckdb"
 STORAGE_VERSION = "v1.0.0"
 # Of as many dates the last tick is compared with what was booked.
 COMPARED_DAYS = 35
+logger = logging.getLogger(__name__)
 _LAST_TICKS = "date <> ? and date >= ?"
 
 
@@ -173,6 +175,7 @@ def write(tick: Tick, warehouse: Path, seconds: Callable[[], float]) -> Path:
             ],
         )
         connection.execute("detach made")
+    opened(fresh)
     fresh.replace(latest)
     sync_folder(latest.parent)
     return latest
@@ -197,6 +200,16 @@ def read(fleet: Fleet) -> Today | None:
     name, is_synthetic, on, asked_until_at, closed_until_at, seconds = tick
     times = (on, asked_until_at, closed_until_at)
     return Today(name, is_synthetic, *times, seconds, models, sources, differences)
+
+
+def last(fleet: Fleet) -> Today | None:
+    """`read` for the next tick: a file that cannot be read goes, so that the tick can write another one."""
+    try:
+        return read(fleet)
+    except duckdb.Error as error:
+        logger.warning("%s cannot be read and is made anew: %s", path_of(fleet), printable(str(error)))
+        path_of(fleet).unlink()
+        return None
 
 
 def _write_tables(connection: duckdb.DuckDBPyConnection, tick: Tick) -> None:

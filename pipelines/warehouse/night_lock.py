@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from collectors.durable_files import open_way
+
 NAME = "nights.lock"
 DEV, SERVE = "dev", "serve"
 
@@ -36,7 +38,7 @@ class Holder(NamedTuple):
 def take(root: Path, command: str) -> bool:
     """Whether this process, and the children that inherit its files, now runs the nights of the fleet whose data is in
     `root`: until it ends."""
-    root.mkdir(parents=True, exist_ok=True)
+    open_way(root)
     held = _locked(root / NAME)
     if held is None:
         return False

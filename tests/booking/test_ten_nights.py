@@ -35,6 +35,14 @@ def test_what_a_night_adds_to_each_layer_does_not_grow(tmp_path: Path) -> None:
     first, last = nights.added(found[:6]), nights.added(found[5:])
     assert {"raw", "intermediate", "marts", "free in the warehouse", "publications", "history"} <= first.keys()
     assert grown(first, last) == {}
+    assert [path for path in places_of_others(tmp_path) if "published" not in path.parts] == []
+    (report,) = tmp_path.rglob("published/report.html")
+    assert {report.resolve(), report.with_name("wattledger.duckdb").resolve()} <= set(places_of_others(tmp_path))
+
+
+def places_of_others(folder: Path) -> list[Path]:
+    """What other users of the host can list or read."""
+    return [path for path in folder.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o044]
 
 
 def grown(first: Mapping[str, float], last: Mapping[str, float]) -> dict[str, tuple[float, float]]:

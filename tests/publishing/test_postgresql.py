@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import dagster as dg
 import duckdb
@@ -321,6 +322,39 @@ def test_each_reader_sees_what_he_may(fleet: Fleet) -> None:
         ):
             with pytest.raises(Error, match="permission denied"):
                 ask(fleet, query, f"{user}:r3ad")
+
+
+# Roles that differ in their last letters alone; the names of PostgreSQL have 63 bytes.
+LONG = "readers_of_the_team_with_a_name_that_is_long_enough"
+TEAMS = {"search": f"{LONG}_search", "platform": f"{LONG}_others", "other": "ä" * 31}
+
+
+@pytest.mark.needs("postgresql")
+def test_roles_with_long_names_share_no_rows(fleet: Fleet) -> None:
+    """Policies of an older version, with cut names, are dropped, and that of a role that is named no more."""
+    book(fleet, {"2026-10-01": 1}, more=OF_FINANCE)
+    publish(fleet)
+    everything = target(fleet)
+    postgresql.publish(fleet, everything, MARTS)
+    finance, uri = f"{target(fleet).schema_prefix}finance", os.environ[DSN]
+    run(uri, *(f"create role \"{role}\" login password 'r3ad'" for role in TEAMS.values()))
+    run(
+        uri,
+        f'create policy "{f"wattledger_reader {LONG}"[:63]}" on {finance}.chargeback using (true)',
+        f"create policy theirs on {finance}.chargeback for insert with check (false)",
+    )
+    for _ in range(2):
+        postgresql.publish(fleet, everything.model_copy(update={"team_readers": TEAMS}), MARTS)
+        for team, rows in (("search", [("search",)]), ("platform", [("platform",)]), ("other", [])):
+            assert ask(fleet, "select payer from finance.chargeback", f"{quote(TEAMS[team])}:r3ad") == rows
+        of_table = f"schemaname = '{finance}' and tablename = 'chargeback'"
+        policies = [name for (name,) in ask(fleet, f"select policyname from pg_policies where {of_table}")]
+        assert len(policies) == 5
+        assert "theirs" in policies
+    postgresql.publish(fleet, everything.model_copy(update={"team_readers": {"search": TEAMS["search"]}}), MARTS)
+    assert ask(fleet, "select payer from finance.chargeback", f"{TEAMS['search']}:r3ad") == [("search",)]
+    assert ask(fleet, "select payer from finance.chargeback", f"{TEAMS['platform']}:r3ad") == []
+    assert len(ask(fleet, "select payer from finance.chargeback", "bi:r3ad")) == 2
 
 
 def test_a_role_is_named_once() -> None:

@@ -180,6 +180,22 @@ def test_litellm_gets_the_price_of_each_class_at_both_utilisations(tiny: Path) -
     }
 
 
+@pytest.mark.parametrize("name", ["*", "llama/*"])
+def test_a_name_that_litellm_reads_as_a_pattern_is_left_out_of_its_files(
+    tiny: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be the price of every model without one of its own."""
+    change(tiny, f"update marts.token_prices set model = '{name}' where model = 'even'")
+    folder = exported(tiny)
+    said = f"{name}: not in LiteLLM's files, which would take it for a pattern of models"
+    assert said in capsys.readouterr().out.splitlines()
+    for utilisation in ("actual", "target"):
+        assert name not in model_list(folder / f"litellm_{utilisation}.yaml")
+        assert f"# {said}" in (folder / f"litellm_{utilisation}.yaml").read_text(encoding="utf-8").splitlines()
+    models = json.loads((folder / "langfuse_actual.json").read_text(encoding="utf-8"))["models"]
+    assert name in [one["modelName"] for one in models]
+
+
 def test_each_file_states_its_date_period_basis_and_what_is_absent(tiny: Path) -> None:
     folder = exported(tiny)
     lines = (folder / "litellm_target.yaml").read_text(encoding="utf-8").splitlines()

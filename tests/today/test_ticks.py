@@ -113,6 +113,12 @@ def test_of_a_real_prometheus(composed_book: Book, tmp_path: Path) -> None:
     (problem,) = made.problems()
     assert problem.startswith("cluster: ")
     assert "127.0.0.1" in problem
+    # With another fleet file a tick starts anew, and has nothing: the figures stay until the server answers.
+    changed = fleet.model_copy(update={"max_spread_days": 5})
+    stays = r"^cluster: .*127\.0\.0\.1.*; what it had of the day until 10:40 stays$"
+    with pytest.raises(ticks.TickSkipped, match=stays):
+        ticks.refresh(changed, moment + timedelta(minutes=10))
+    assert today_file.read(fleet) == made
 
 
 def test_no_tick_while_the_warehouse_is_written_or_another_is_made(tmp_path: Path) -> None:

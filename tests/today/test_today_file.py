@@ -11,6 +11,7 @@ import pytest
 
 from pipelines.command_line.main import main
 from pipelines.fleet.fleet_file import Fleet, load_fleet
+from pipelines.serving.fleet_state import FleetState
 from pipelines.serving.today_section import with_today
 from pipelines.today import today_file
 from pipelines.today.today_file import SourceState, Tick, Today
@@ -115,6 +116,30 @@ def test_a_file_of_other_tables_counts_as_none(tmp_path: Path) -> None:
     with duckdb.connect(str(today_file.path_of(fleet))) as connection:
         connection.execute("create schema today; create table today.today.tick (other integer)")
     assert today_file.read(fleet) is None
+
+
+def test_a_damaged_file_hides_nothing_else_and_the_next_tick_writes_another(tmp_path: Path) -> None:
+    fleet = fleet_of(tmp_path)
+    publish(fleet, DAY, 24)
+    (fleet.published / "report.html").write_text("the report")
+    with duckdb.connect(str(fleet.published / "latest" / "wattledger.duckdb")) as connection:
+        connection.execute("insert into marts.model_daily (date, model, meter_scope) values (?, 'm', 'board')", [DAY])
+    first = tick(fleet, NOON, 12)
+    seen, before = FleetState(fleet, tmp_path), FleetState(fleet, tmp_path)
+    assert before.renew(fleet) == []
+    today_file.path_of(fleet).write_bytes(b"x" * 5000)
+    for state, last in ((seen, None), (before, first)):
+        (problem,) = state.renew(fleet)
+        assert problem.startswith("today: IOException: ")
+        assert state.renew(fleet) == []  # it is told once
+        assert state.state.today == last
+        assert state.report == "the report"
+        assert state.state.last_day is not None
+        assert state.state.last_day.on == DAY
+    assert today_file.last(fleet) is None
+    made = tick(fleet, NOON, 12)
+    assert seen.renew(fleet) == []
+    assert seen.state.today == made == first
 
 
 def test_what_the_command_prints(

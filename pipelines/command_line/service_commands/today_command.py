@@ -50,7 +50,8 @@ def today(fleet: Fleet, options: argparse.Namespace) -> int:
         from pipelines.serving import fleet_state, metrics  # noqa: PLC0415 (Dagster takes a second)
 
         known = fleet_state.FleetState(fleet, instance.home_of([fleet]))
-        known.renew(fleet)
+        for problem in known.renew(fleet):
+            print(f"not read: {printable(problem)}", file=sys.stderr)
         metrics.write(options.textfile, known.state, datetime.now(UTC))
     print("\n".join(_lines(ticked)))
     return 0

@@ -11,7 +11,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from collectors.durable_files import write_whole
+from collectors.durable_files import opened, write_whole
 from collectors.samples import printable
 from pipelines.command_line.text_tables import MISSING, TEXT, table
 from pipelines.fleet.fleet_file import Fleet
@@ -51,6 +51,7 @@ def receipt(fleet: Fleet, options: Namespace) -> int:
         path = folder_of(fleet) / statement.file_name
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, statement_page(statement).encode())
+        opened(path)
         print(path)
         return 0
     print("\n".join(_page(statement)))

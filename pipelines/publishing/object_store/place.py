@@ -29,7 +29,7 @@ from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.local import LocalFileSystem
 
 from collectors import file_systems
-from collectors.durable_files import sync_folder, write_whole
+from collectors.durable_files import opened, sync_folder, write_whole
 from collectors.samples import printable, url_without_secrets
 
 # A publisher that works renews its sign; one that did not for so long is taken for dead.
@@ -125,6 +125,7 @@ class Place:
             self._make_folder(path)
             if self.is_local:
                 write_whole(Path(path), payload)
+                opened(Path(path))
             else:
                 self.fs.pipe_file(path, payload)
 
@@ -141,6 +142,7 @@ class Place:
     def sync(self, relative: str) -> None:
         """Write a local file and its name to the disk."""
         path = Path(self.path(relative))
+        opened(path)
         with path.open("rb") as file:
             os.fsync(file.fileno())
         sync_folder(path.parent)
@@ -158,6 +160,7 @@ class Place:
             return
         made = [one for one in (Path(folder), *Path(folder).parents) if not one.exists()]
         Path(folder).mkdir(parents=True, exist_ok=True)
+        opened(*made)
         for one in made:
             sync_folder(one.parent)
 

@@ -5,6 +5,7 @@ Add a kind of reader here. Keep out tables and rows: those are in `loading`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterator, Mapping
 
 from pipelines.fleet.targets.publication_targets import PostgresqlTarget
@@ -28,9 +29,10 @@ TENANT = "tenant"
 def grant(server: Server, target: PostgresqlTarget, notices: list[str]) -> None:
     """Let each reader of the fleet file select what he may. Of a role that is missing there is a notice."""
     prefix = target.schema_prefix
-    if _is_there(server, target.reader, "reader", notices) and target.reader is not None:
+    reader = target.reader if _is_there(server, target.reader, "reader", notices) else None
+    if reader is not None:
         for schema in published_tables.SCHEMAS:
-            _grant_all(server, prefix, schema, target.reader)
+            _grant_all(server, prefix, schema, reader)
     role = target.operations_reader
     if _is_there(server, role, "operations_reader", notices) and role is not None:
         _grant_only(server, prefix, role, {schema: _without_tenants(server, prefix, schema) for schema in BROUGHT})
@@ -39,11 +41,11 @@ def grant(server: Server, target: PostgresqlTarget, notices: list[str]) -> None:
         for team, role in sorted(target.team_readers.items())
         if _is_there(server, role, f"team_readers.{team}", notices)
     }
-    for team, role in teams.items():
+    for role in teams.values():
         _grant_only(server, prefix, role, {FINANCE: OF_A_TEAM})
-        _restrict(server, prefix, team, role)
-    if teams and target.reader is not None:
-        _see_all_rows(server, prefix, target.reader)
+    for table, rows in OF_A_TEAM.items():
+        rows_of = {role: rows.format(team=literal(team)) for team, role in teams.items()}
+        _restrict(server, f"{prefix}{FINANCE}", table, rows_of, reader)
 
 
 def _is_there(server: Server, role: str | None, key: str, notices: list[str]) -> bool:
@@ -113,24 +115,28 @@ def _without_tenants(server: Server, prefix: str, schema: str) -> list[str]:
     return [table for (table,) in rows if table not in closings.TABLES]
 
 
-def _restrict(server: Server, prefix: str, team: str, role: str) -> None:
-    """The role sees the rows of its team alone."""
-    for table, rows in OF_A_TEAM.items():
-        _policy(server, f"{prefix}{FINANCE}", table, role, rows.format(team=literal(team)))
+def _restrict(server: Server, schema: str, table: str, rows_of: Mapping[str, str], reader: str | None) -> None:
+    """Each of these roles sees its rows of the table alone, `reader` all of them, any other role none.
 
-
-def _see_all_rows(server: Server, prefix: str, role: str) -> None:
-    """Where rows are restricted, the reader of all tables needs a policy of his own."""
-    for table in OF_A_TEAM:
-        _policy(server, f"{prefix}{FINANCE}", table, role, "true")
-
-
-def _policy(server: Server, schema: str, table: str, role: str, rows: str) -> None:
-    at, name = quoted(schema, table), f"{POLICY} {role}"[:63]
-    of_table = f"schemaname = {literal(schema)} and tablename = {literal(table)}"
-    is_there = server.rows(f"select 1 from pg_policies where {of_table} and policyname = {literal(name)}")
-    made = f"create policy {quoted(name)} on {at} for select to {quoted(role)} using ({rows})"
-    statements = [f"alter policy {quoted(name)} on {at} using ({rows})" if is_there else made]
+    A policy is called by a digest of its role and rows: PostgreSQL keeps 63 bytes of a name, and of two roles whose
+    names are equal so far one would get the other's rows.
+    """
+    at, of_table = quoted(schema, table), f"schemaname = {literal(schema)} and tablename = {literal(table)}"
+    ours = f"select policyname from pg_policies where {of_table} and starts_with(policyname, {literal(f'{POLICY} ')})"
+    there = {name for (name,) in server.rows(ours)}
+    if not rows_of and not there:
+        return
+    all_rows = {reader: "true"} if reader is not None else {}
+    wanted = {
+        f"{POLICY} {hashlib.sha256(f'{role} {rows}'.encode()).hexdigest()[:32]}": (role, rows)
+        for role, rows in {**rows_of, **all_rows}.items()
+    }
+    statements = [f"drop policy {quoted(name)} on {at}" for name in sorted(there - wanted.keys())]
+    statements += [
+        f"create policy {quoted(name)} on {at} for select to {quoted(role)} using ({rows})"
+        for name, (role, rows) in wanted.items()
+        if name not in there
+    ]
     # It needs the table for itself, so it is done once.
     if server.rows(f"select 1 from pg_tables where {of_table} and not rowsecurity"):
         statements.append(f"alter table {at} enable row level security")

@@ -17,9 +17,9 @@ from typing import Any
 
 import yaml
 
-from collectors.durable_files import write_whole
+from collectors.durable_files import opened, write_whole
 from collectors.samples import printable
-from pipelines.publishing.price_export.prices import ACTUAL, CLASSES, TARGET, Export, Model, notes
+from pipelines.publishing.price_export.prices import ACTUAL, CLASSES, TARGET, Export, Model, is_pattern, notes
 from pipelines.publishing.spreadsheet_cells import harmless
 
 # Token class -> what each program calls its price. Langfuse multiplies whatever usage a client sends by the price of
@@ -63,7 +63,9 @@ def write(export: Export, folder: Path) -> list[Path]:
         payloads[f"langfuse_{utilisation}.json"] = as_langfuse(export, utilisation)
     for name, text in payloads.items():
         write_whole(folder / name, text.encode())
-    return [folder / name for name in payloads]
+    written = [folder / name for name in payloads]
+    opened(folder, *written)
+    return written
 
 
 def about(export: Export, utilisation: str) -> dict[str, str]:
@@ -91,7 +93,7 @@ def as_litellm(export: Export, utilisation: str) -> str:
             "model_info": dict(_keyed(model, utilisation)),
         }
         for model in export.models
-        if model.has_prices(utilisation)
+        if model.has_prices(utilisation) and not is_pattern(model.name)
     ]
     return f"{head}{yaml.safe_dump({'model_list': listed}, sort_keys=False, allow_unicode=True)}"
 

@@ -211,6 +211,11 @@ def _price(token_class: str, row: tuple[object, ...] | None, doubt: figures_in_d
     return Price(tokens, utilisation, bool(is_lower_bound), known, reasons)  # type: ignore[arg-type]
 
 
+def is_pattern(name: str) -> bool:
+    """Whether LiteLLM takes a model's name for a pattern: its price would be that of every model that has none."""
+    return "*" in name
+
+
 def notes(export: Export, utilisation: str) -> Iterator[str]:
     """One line for each price that is absent, and for what a reader must know of one that is there."""
     for model in export.models:
@@ -227,6 +232,8 @@ def notes(export: Export, utilisation: str) -> Iterator[str]:
                 yield f"{model.name}: no price of {CLASSES[token_class]}: {why}"
         if not model.has_prices(utilisation):
             continue
+        if is_pattern(model.name):
+            yield f"{model.name}: not in LiteLLM's files, which would take it for a pattern of models"
         if not model.is_cost_complete:
             yield f"{model.name}: some of its cost has no known price, so these prices are too low"
         if model.without_tokens_usd is not None:
