@@ -103,7 +103,7 @@ def write_sleep_after(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
 
 def _slept(usage: pd.DataFrame, slept: pd.DataFrame) -> pd.DataFrame:
     """One row per deployment and time, as `savings` reads them: nothing is freed."""
-    rows = slept.join(usage, on="usage")
+    rows = slept.join(usage, on="usage").copy()  # in one block: pandas warns of a table made of a hundred columns
     is_in_doubt = right_sizing.is_in_doubt(rows)
     rows["saved_watts"] = rows["saved_watts"].mask(is_in_doubt)
     unknown = rows["refusal"].where(rows["refusal"].notna() | ~is_in_doubt, right_sizing.IN_DOUBT)
