@@ -100,6 +100,6 @@ def nothing_is_held_back(connection: duckdb.DuckDBPyConnection) -> None:
         columns = f"{more}invariant varchar, {broken}, broken_rows bigint"
         connection.execute(f"create table if not exists marts.{mart} ({columns})")
     connection.execute(
-        "create table if not exists marts.doubts"
+        "create table if not exists marts.doubts_daily"
         " (date date, reason varchar, entity_kind varchar, entity varchar, evidence varchar, remedy varchar)"
     )

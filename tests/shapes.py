@@ -38,7 +38,7 @@ SITE = {"zone": "US-CAL-CISO", "pue": 1.2, "tariff": [{"usd_per_kwh": 0.1}]}
 NAMING_ATTRIBUTES = {"deployment", "device_uuid", "instance", "model", "node", "pdu", "pod", "rack", "workload_pod"}
 NAMING_KEYS = ("device_uuid", "engine", "name", "window_id")
 # Columns that show whose row it is.
-OWNED_BY = ("site", "source", "meter", "engine")
+OWNED_BY = ("site", "source", "meter", "engine", "entity")
 # The data tests of a book that is made: the severity and the SQL of each.
 DATA_TESTS = "data_tests.json"
 
@@ -182,6 +182,8 @@ class SharedBook:
                 f"insert into owners select distinct shape, '{name}', {name} from whole.staging.stg_series as series"
                 f" join owners on owners.named = 'source' and owners.name = series.source where {name} is not null"
             )
+        # What is in doubt is an entity of any kind.
+        execute("insert into owners select distinct shape, 'entity', name from owners")
         tables = execute(
             "select schema_name, table_name, list(column_name) from duckdb_columns()"
             " where database_name = 'whole' and not internal group by all"

@@ -6,7 +6,7 @@
    `replaces`. #}
 {% macro dated_marts() %}
     {{ return([
-        'capacity_sources_hourly', 'cost_drivers_hourly', 'doubts', 'energy_contracts_daily',
+        'capacity_sources_hourly', 'cost_drivers_hourly', 'doubts_daily', 'energy_contracts_daily',
         'energy_evidence_daily', 'energy_ledger', 'failed_work_hourly', 'fleet_daily', 'goodput_hourly', 'idle_power',
         'mig_instances_daily', 'model_daily', 'model_hourly', 'model_intervals', 'model_list_prices',
         'phase_sums_daily', 'power_limits_daily', 'pressure_hourly', 'rack_usage_daily', 'reconciliation_daily',
@@ -22,7 +22,7 @@
     {{ return([
         'accelerator_prices', 'benchmark_efficiency', 'configuration_history', 'cost_anomalies_daily',
         'cost_change_daily', 'cost_daily', 'cost_reconciliation_daily',
-        'cost_reconciliation_monthly', 'deployment_usage', 'efficiency_curve',
+        'cost_reconciliation_monthly', 'deployment_usage', 'doubts', 'efficiency_curve',
         'efficiency_curve_daily', 'figure_intervals', 'focus_cost_and_usage', 'free_boards', 'list_price_comparison', 'load_test_phases',
         'model_footprints', 'model_monthly', 'partial_load_cost', 'phase_energy',
         'phase_fit', 'phase_pools_hourly', 'platform_comparison', 'platform_crossover', 'platform_partial_load', 'platform_results',

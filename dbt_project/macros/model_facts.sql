@@ -31,13 +31,18 @@
 {# What of a row rests on what is in doubt, and what is in doubt because it is not booked. #}
 {% macro doubt_facts() %}{{ return(['doubted_joules', 'doubted_tokens', 'unbooked_tokens']) }}{% endmacro %}
 
-{# The words of `doubt_reasons`, of seed doubt_reasons, in order. #}
+{# The words of `doubt_reasons` in order: the reasons of seed doubt_reasons that mark the joules or tokens of an hour. #}
 {% macro doubt_reasons() %}
     {{ return([
-        'above_limit', 'conflicting_role', 'hidden_processes', 'meters_disagree', 'no_counter', 'part_left_a_sum', 'scraped_twice',
-        'second_name', 'token_counters_disagree', 'unbalanced_joules', 'unbalanced_tokens', 'unclear_falls', 'unread_gauge', 'unseen_tokens'
+        'above_limit', 'conflicting_role', 'hidden_processes', 'meters_disagree', 'no_counter', 'scraped_twice', 'second_name',
+        'token_counters_disagree', 'unaccounted_joules', 'unaccounted_tokens', 'unbalanced_joules', 'unbalanced_tokens',
+        'unclear_falls', 'unplaced_meter', 'unread_gauge', 'unseen_tokens'
     ]) }}
 {% endmacro %}
+
+{# Whether a doubt marks rows of hours. The others are in `doubts` alone: what is published is right after all, or a
+   column of its row has it. #}
+{% macro marks_hours(reason) %}{{ reason }} in ('{{ doubt_reasons() | join("', '") }}'){% endmacro %}
 
 {# The part of a row's joules, or tokens, from which on the row is marked. #}
 {% macro doubt_threshold() %}{{ return(var('doubt_threshold')) }}{% endmacro %}

@@ -11,6 +11,4 @@
     }
 ) }}
 
-select date, entity_kind, entity, evidence
-from {{ ref('doubts') }}
-where {{ in_run('date') }} and reason = 'meters_disagree'
+{{ in_doubt_for('meters_disagree') }}

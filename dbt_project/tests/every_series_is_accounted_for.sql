@@ -15,14 +15,6 @@
     }
 ) }}
 
-select
-    date,
-    metric,
-    coalesce(meter, engine) as entity,
-    outcome,
-    reason,
-    unaccounted_joules,
-    unaccounted_tokens,
-    labels
-from {{ ref('series_daily') }}
-where {{ in_run('date') }} and (unaccounted_joules > 0 or unaccounted_tokens > 0)
+{{ in_doubt_for('unaccounted_joules') }}
+union all
+{{ in_doubt_for('unaccounted_tokens') }}

@@ -10,6 +10,4 @@
     }
 ) }}
 
-select date, entity, since_at, until_at, doubted_joules, evidence
-from {{ ref('doubts') }}
-where {{ in_run('date') }} and reason = 'above_limit'
+{{ in_doubt_for('above_limit') }}

@@ -12,6 +12,4 @@
     }
 ) }}
 
-select date, entity_kind, entity, doubted_joules, evidence
-from {{ ref('doubts') }}
-where {{ in_run('date') }} and reason = 'second_name'
+{{ in_doubt_for('second_name') }}

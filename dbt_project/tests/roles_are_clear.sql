@@ -12,6 +12,4 @@
     }
 ) }}
 
-select date, entity, doubted_tokens
-from {{ ref('doubts') }}
-where {{ in_run('date') }} and reason = 'conflicting_role'
+{{ in_doubt_for('conflicting_role') }}

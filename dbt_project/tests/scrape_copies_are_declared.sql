@@ -11,6 +11,4 @@
     }
 ) }}
 
-select date, entity, doubted_tokens, evidence
-from {{ ref('doubts') }}
-where {{ in_run('date') }} and reason = 'scraped_twice'
+{{ in_doubt_for('scraped_twice') }}

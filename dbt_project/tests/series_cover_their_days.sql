@@ -13,6 +13,4 @@
     }
 ) }}
 
-select date, entity_kind, entity, since_at, until_at, doubted_joules, evidence
-from {{ ref('doubts') }}
-where {{ in_run('date') }} and reason = 'unread_gauge'
+{{ in_doubt_for('unread_gauge') }}

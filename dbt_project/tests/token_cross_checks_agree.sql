@@ -10,6 +10,4 @@
     }
 ) }}
 
-select date, entity, token_classes, doubted_tokens, evidence
-from {{ ref('doubts') }}
-where {{ in_run('date') }} and reason = 'token_counters_disagree'
+{{ in_doubt_for('token_counters_disagree') }}

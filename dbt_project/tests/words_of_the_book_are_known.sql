@@ -23,7 +23,7 @@
     ref('reconciliation_daily'),
     ref('token_reconciliation_daily'),
     ref('series_daily'),
-    ref('doubts'),
+    ref('doubts'), ref('doubts_daily'),
     ref('run_windows'),
     ref('load_test_phases'),
     ref('model_intervals'),

@@ -27,7 +27,7 @@ _DRIFT = frozenset({*(alarm.name for alarm in ALARMS), "cross_checks_agree", "to
 _REMEDY = "What to do: "
 # Columns of a check's rows that add up to what is affected, and what a unit of it is in USD or J.
 _USD = {"difference_usd": 1.0}
-_JOULES = {"kwh": JOULES_PER_KWH, "energy_joules": 1.0, "unaccounted_joules": 1.0}
+_JOULES = {"kwh": JOULES_PER_KWH, "energy_joules": 1.0, "doubted_joules": 1.0}
 
 
 def run_alarms(outcome: Outcome, held_back: Collection[str]) -> Iterator[Alarm]:

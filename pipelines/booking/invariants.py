@@ -117,9 +117,9 @@ def broken(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, list
             union all
             select case reason when 'unbalanced_joules' then 'every_metered_joule_is_booked_once'
                     when 'unbalanced_tokens' then 'tokens_are_booked_once' end as invariant,
-                date, 'doubts', entity_kind || ' ' || entity, null, '', evidence, remedy,
+                date, 'doubts_daily', entity_kind || ' ' || entity, null, '', evidence, remedy,
                 count(*) over (partition by date, reason)
-            from marts.doubts
+            from marts.doubts_daily
             where reason in ('unbalanced_joules', 'unbalanced_tokens')
                 and date not in (select date from marts.held_back_dates)
         )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import logging
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from decimal import Decimal
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -135,9 +134,15 @@ def test_energy_without_a_factor_is_reported_by_site_zone_hours_and_kwh(book: Se
         ("texas", pytest.approx(3.6), pytest.approx(3.6 * 336.0)),
         ("upstate", pytest.approx(3.6), pytest.approx(3.6 * 109.6)),
     ]
-    columns = "site, zone, hours, facility_energy_kwh, first_hour_at, last_hour_at"
-    noon, last = (datetime(DAY.year, DAY.month, DAY.day, hour, tzinfo=UTC) for hour in (12, 23))
-    assert book.data_test(CHECK, columns) == ("warn", [("jutland", "DK-DK1", 12, Decimal("1.8"), noon, last)])
+    noon = datetime(DAY.year, DAY.month, DAY.day, 12, tzinfo=UTC)
+    jutland = ("site", "jutland", noon, noon + timedelta(hours=12), "DK-DK1: 12 hours, 1.8 kWh")
+    columns = "entity_kind, entity, since_at, until_at, evidence"
+    assert book.data_test(CHECK, columns) == ("warn", [jutland])
+    # Its rows have it as `is_carbon_complete`; no joule or token of them is in doubt.
+    marked = (
+        "select site, is_carbon_complete from marts.fleet_daily where doubt_reasons <> '' or not is_carbon_complete"
+    )
+    assert book.query(f"{marked} and site <> 'gridless'") == [("jutland", False)]
     assert book.broken() == {}
 
 

@@ -128,6 +128,31 @@ def test_a_price_in_doubt_is_not_exported(tiny: Path, capsys: pytest.CaptureFixt
     assert "even" not in model_list(exported(tiny, "--basis", "allocation") / "litellm_actual.yaml")
 
 
+CHARGED = """
+create table finance.unit_cost as select * from (values
+    (date '2026-09-01', 'west', 'even', 2.0, 'bill_differs'),
+    (date '2026-09-01', 'east', 'even', 98.0, ''),
+    (date '2026-09-01', 'west', 'dark', 0.5, 'bill_differs'),
+    (date '2026-09-01', 'east', 'dark', 99.5, null),
+    (date '2026-08-01', 'west', 'dark', 99.5, 'bill_differs')
+) as rows (month, site, model, known_cost_usd, doubt_reasons);
+"""
+
+
+def test_a_price_that_a_bill_contradicts_is_not_exported(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of even 2 USD of 100 are of a site whose bill differs; of dark half a USD, and a month before."""
+    change(tiny, CHARGED)
+    assert list(model_list(exported(tiny) / "litellm_actual.yaml")) == ["dark"]
+    assert f"even: no price of output: {WHY.replace('hidden_processes', 'bill_differs')}" in capsys.readouterr().out
+    change(tiny, JUDGED)
+    exported(tiny)
+    why = WHY.replace("hidden_processes", "hidden_processes, bill_differs")
+    assert f"even: no price of output: {why}" in capsys.readouterr().out
+    change(tiny, "update finance.unit_cost set doubt_reasons = ''")
+    change(tiny, "update marts.model_daily set doubt_reasons = ''")
+    assert "even" in model_list(exported(tiny) / "litellm_actual.yaml")
+
+
 def test_the_last_price_that_was_not_in_doubt_stays_with_its_date(
     tiny: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -27,7 +27,7 @@ held_back_dates as (
 
 doubt_spans as (
 
-    select * from {{ ref('int_doubt_spans') }} where reason <> 'part_left_a_sum'
+    select * from {{ ref('int_doubt_spans') }} where {{ marks_hours('reason') }}
 
 ),
 

@@ -90,6 +90,31 @@ doubts as (
 
 ),
 
+-- What a bill is about is in every row of its site; an unused commitment has a row of its own.
+money_doubts as (
+
+    select
+        month,
+        {{ plain_name('site', 'site') }} as site,
+        reason
+    from ({{ money_doubts() }}) as doubted
+
+),
+
+money_reasons as (
+
+    select
+        amounts.month,
+        amounts.marts_key,
+        string_agg(money_doubts.reason, ',' order by money_doubts.reason) as reasons
+    from amounts
+    inner join money_doubts
+        on {{ equal_keys('amounts', 'money_doubts', ['month', 'site']) }}
+        and (money_doubts.reason = 'bill_differs' or amounts.payer = {{ plain_name(unused_commitment(), 'deployment') }})
+    group by amounts.month, amounts.marts_key
+
+),
+
 tenant_days as (
 
     select
@@ -203,13 +228,16 @@ in_usd as (
         revenues.revenue_usd,
         cast(revenues.revenue_usd - amounts.known_cost_usd as {{ money_type() }}) as margin_usd,
         coalesce(known.is_cost_complete, true) as is_cost_complete,
-        {{ columns_of('doubts', doubt_names()) }},
+        doubts.doubted_energy_ratio,
+        doubts.doubted_tokens_ratio,
+        {{ with_money_reasons('doubts.doubt_reasons', 'money_reasons.reasons') }} as doubt_reasons,
         amounts.marts_key
     from amounts
     left join known on {{ equal_keys('amounts', 'known', ['month'] + chargeback_names()) }}
     left join footprints on amounts.month = footprints.month and amounts.marts_key = footprints.marts_key
     left join intervals on footprints.month = intervals.month and footprints.model_key = intervals.marts_key
     left join doubts on amounts.month = doubts.month and amounts.marts_key = doubts.marts_key
+    left join money_reasons on {{ equal_keys('amounts', 'money_reasons', ['month', 'marts_key']) }}
     left join tenant_names on amounts.tenant = tenant_names.tenant_key
     left join revenues on amounts.month = revenues.month and amounts.marts_key = revenues.marts_key
 

@@ -42,6 +42,17 @@ doubts as (
 
 ),
 
+money_doubts as (
+
+    select
+        month,
+        {{ plain_name('site', 'site') }} as site,
+        string_agg(reason, ',' order by reason) as reasons
+    from ({{ money_doubts(true) }}) as doubted
+    group by 1, 2
+
+),
+
 intervals as (
 
     {{ intervals_by(['known_cost_usd', 'facility_energy_kwh', 'location_kgco2e'], has_model=false) }}
@@ -151,13 +162,16 @@ in_usd as (
         intervals.location_kgco2e_low,
         intervals.location_kgco2e_high,
         coalesce(cost_months.is_cost_complete, true) as is_cost_complete,
-        {{ columns_of('doubts', doubt_names()) }},
+        doubts.doubted_energy_ratio,
+        doubts.doubted_tokens_ratio,
+        {{ with_money_reasons('doubts.doubt_reasons', 'money_doubts.reasons') }} as doubt_reasons,
         closings.figures_hash
     from site_months
     left join booked on {{ equal_keys('site_months', 'booked', ['month', 'site']) }}
     left join cost_months on {{ equal_keys('site_months', 'cost_months', ['month', 'site']) }}
     left join energy on {{ equal_keys('site_months', 'energy', ['month', 'site']) }}
     left join doubts on site_months.month = doubts.month and site_months.site = {{ plain_name('doubts.site', 'site') }}
+    left join money_doubts on {{ equal_keys('site_months', 'money_doubts', ['month', 'site']) }}
     left join intervals on {{ equal_keys('site_months', 'intervals', ['month', 'site']) }}
     left join closings on site_months.month = closings.month
     left join closed_months on {{ equal_keys('site_months', 'closed_months', ['month', 'site']) }}

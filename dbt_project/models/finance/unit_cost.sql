@@ -39,6 +39,17 @@ doubts as (
 
 ),
 
+money_doubts as (
+
+    select
+        month,
+        {{ plain_name('site', 'site') }} as site,
+        string_agg(reason, ',' order by reason) as reasons
+    from ({{ money_doubts(false) }}) as doubted
+    group by 1, 2
+
+),
+
 intervals as (
 
     {{ intervals_by(['known_cost_usd']) }}
@@ -65,10 +76,13 @@ in_usd as (
         case when listed_tokens = tokens then list_cost_usd end as list_cost_usd,
         case when listed_tokens = tokens then {{ ratio('list_cost_usd', 'tokens') }} * 1e6 end as list_usd_per_mtok,
         is_cost_complete,
-        {{ columns_of('doubts', doubt_names()) }},
+        doubts.doubted_energy_ratio,
+        doubts.doubted_tokens_ratio,
+        {{ with_money_reasons('doubts.doubt_reasons', 'money_doubts.reasons') }} as doubt_reasons,
         summed.marts_key
     from summed
     left join doubts on {{ equal_keys('summed', 'doubts', ['month', 'marts_key']) }}
+    left join money_doubts on {{ equal_keys('summed', 'money_doubts', ['month', 'site']) }}
     left join intervals on {{ equal_keys('summed', 'intervals', ['month', 'marts_key']) }}
 
 ),

@@ -43,7 +43,9 @@ placed as (
         summed.meter_scope,
         summed.models,
         coalesce(unplaced.unplaced_joules, {{ exact('0') }}) as unplaced_joules,
-        {{ columns_of('summed', doubt_facts()) }},
+        nullif(summed.doubted_joules - coalesce(unplaced.unplaced_joules, {{ exact('0') }}), 0) as doubted_joules,
+        summed.doubted_tokens,
+        summed.unbooked_tokens,
         summed.listed_reasons,
         {% for fact in energy_facts() + token_facts() -%}
         {% if fact in ['energy_joules', 'unknown_joules', 'error_joules', 'covered_seconds'] -%}

@@ -42,6 +42,12 @@ select
     (marginal_usd_per_mtok + (full_usd_per_mtok - marginal_usd_per_mtok) / ?) / 1e6 as target_usd_per_token
 from marts.token_prices where period = ? and start_date = ? and basis = ? order by model, token_class
 """
+# Models of whose dollars in these months a hundredth or more is of sites whose bill contradicts them.
+_DOUBTED_MONEY = """
+select model from finance.unit_cost where month >= date_trunc('month', ?) and month < ?
+group by model
+having sum(known_cost_usd) filter (where doubt_reasons like '%bill_differs%') >= 0.01 * sum(known_cost_usd)
+"""
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,7 @@ def read(
     ).fetchall()
     dates = "(from marts.model_daily where date >= ? and date < ?)"
     in_doubt = figures_in_doubt.of_models(connection, dates, [period.start, period.end])
+    of_money = _doubted_money(connection, period)
     rows = connection.execute(_PRICES, [target_utilisation_ratio, period.kind, period.start, basis]).fetchall()
     return Export(
         fleet.fleet,
@@ -150,8 +157,20 @@ def read(
         period,
         basis,
         target_utilisation_ratio,
-        tuple(_model(name, rows, in_doubt.get(name)) for name in dict.fromkeys(row[0] for row in rows)),
+        tuple(
+            _model(name, rows, ", ".join(filter(None, [str(in_doubt.get(name, "")), of_money.get(name)])))
+            for name in dict.fromkeys(row[0] for row in rows)
+        ),
     )
+
+
+def _doubted_money(connection: duckdb.DuckDBPyConnection, period: Period) -> dict[str, str]:
+    """Model -> the reason for which its dollars of the period's months are in doubt."""
+    try:
+        models = connection.execute(_DOUBTED_MONEY, [period.start, period.end]).fetchall()
+    except (duckdb.BinderException, duckdb.CatalogException):  # a publication that was made before
+        return {}
+    return {model: "bill_differs" for (model,) in models}
 
 
 def _period(connection: duckdb.DuckDBPyConnection, month: date | None, basis: str) -> Period:
@@ -178,7 +197,7 @@ def _period(connection: duckdb.DuckDBPyConnection, month: date | None, basis: st
     return Period(kind, month, found[month], state)
 
 
-def _model(name: str, rows: list[tuple[object, ...]], doubt: figures_in_doubt.InDoubt | None) -> Model:
+def _model(name: str, rows: list[tuple[object, ...]], doubt: str) -> Model:
     of_model = {row[1]: row for row in rows if row[0] == name}
     without = of_model.pop(WITHOUT_TOKENS, None)
     return Model(
@@ -189,7 +208,7 @@ def _model(name: str, rows: list[tuple[object, ...]], doubt: figures_in_doubt.In
     )
 
 
-def _price(token_class: str, row: tuple[object, ...] | None, doubt: figures_in_doubt.InDoubt | None) -> Price:
+def _price(token_class: str, row: tuple[object, ...] | None, doubt: str) -> Price:
     if row is None:
         why = f"the period has no {CLASSES[token_class]} tokens"
         if token_class == CACHED:

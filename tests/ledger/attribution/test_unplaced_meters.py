@@ -134,6 +134,35 @@ def test_the_balance_holds_and_a_check_names_the_meters(book: Seen) -> None:
     assert book.failed_tests("node_meters_are_placed") == {"node_meters_are_placed"}
 
 
+def test_its_joules_are_in_doubt_and_those_of_placed_meters_are_not(book: Seen) -> None:
+    """What u3 and the storage host draw is in no doubt, nor what 10.0.5.1 does, where no host has boards; 10.0.6.1 may
+    be a host's second name, as the three are. No total of the fleet has a joule of the three."""
+    assert book.query(
+        "select entity_kind, entity, figure, direction, doubted_joules::double, evidence, remedy from marts.doubts"
+        " where reason = 'unplaced_meter' order by entity"
+    ) == [
+        ("node", entity, "energy", "either", joules, evidence,
+         f"write `nodes: [{{name: {node}, site: {site}, aliases: [\"{entity}\"]}}]` into the fleet file, with the node"
+         " that the meter measures, and book the date again; a host without boards is named alone,"
+         " `nodes: [{name: <meter>}]`")
+        for entity, node, site, joules, evidence in (
+            ("10.0.4.1", "u2", "west", RISING + 200 * DAY_SECONDS, "400 W, which move with those of u2"),
+            ("10.0.4.2", "u1", "west", FALLING + 200 * DAY_SECONDS, "400 W, which move with those of u1"),
+            ("10.0.7.1", "u5", "south", 600 * DAY_SECONDS, "600 W"),
+        )
+    ]  # fmt: skip
+    marks = "select site, meter_scope, doubted_joules::double, doubted_energy_ratio, doubt_reasons"
+    assert book.query(f"{marks} from marts.model_daily where doubt_reasons <> '' order by site") == [
+        ("north", "node", 700 * DAY_SECONDS, 1, "second_name"),
+        # With the storage host's 400 W.
+        ("south", "node", 600 * DAY_SECONDS, 0.6, "second_name,unplaced_meter"),
+        ("west", "node", FALLING + RISING + 400 * DAY_SECONDS, 1, "second_name,unplaced_meter"),
+    ]
+    assert book.query(f"{marks} from marts.fleet_daily where doubt_reasons <> '' or doubted_joules > 0") == [
+        ("north", "node", 700 * DAY_SECONDS, 1, "second_name")
+    ]
+
+
 def test_the_first_table_has_it_apart_with_the_lines_to_write(book: Seen) -> None:
     with book.connection(read_only=True) as connection:
         shown = model_headline.unplaced(connection)

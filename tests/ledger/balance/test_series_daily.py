@@ -85,6 +85,11 @@ def test_joules_that_no_booked_row_accounts_for_are_listed(book: Seen) -> None:
         [DAY],
     )
     assert listed == [("kepler_node_gpu_watts", 100 * 86_340)]
+    # No meter is named, so the doubt is its source's, and no row of a board is marked.
+    assert book.query("select reason, entity_kind, entity, evidence from marts.doubts where entity = 'outcomes'") == [
+        ("unaccounted_joules", "source", "outcomes", "kepler_node_gpu_watts has 8634000 J more")
+    ]
+    assert book.query("select distinct doubt_reasons from marts.model_daily") == [("",)]
 
 
 def test_outcomes_of_the_composed_cluster(composed_book: Book) -> None:

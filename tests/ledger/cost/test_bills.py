@@ -93,7 +93,7 @@ def planted(folder: Path, **fleet: object) -> Book:
         nodes=[{"name": f"n-{site}", "site": site, "host_watts": 0} for site in SITES],
         cost_rates=[{"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 2.0, "source": "contract"}],
         **fleet,
-        marts=("cost_reconciliation_daily", "cost_reconciliation_monthly"),
+        marts=("cost_reconciliation_daily", "cost_reconciliation_monthly", "doubts", "tenant_daily"),
     )
 
 
@@ -203,11 +203,22 @@ def test_a_bill_scales_each_of_its_parts(book: Book) -> None:
 
 def test_only_complete_months_of_whole_bills_are_reported(book: Book) -> None:
     (result,) = book.dbt("test", "--select", "complete_months_agree_with_their_bills")
-    rows = book.query(result.node.compiled_code)
-    assert (result.status, [(*row[:3], round(row[3], 6), round(row[4], 6)) for row in rows]) == (
-        "warn",
-        [(NOVEMBER, "west", "operations", 1030.0, 1000.0)],
+    rows = book.query(
+        f"select date, entity, round(doubted_usd::double, 6), evidence from ({result.node.compiled_code})"
     )
+    evidence = "operations: 1030.0 USD billed, 1000.0 computed"
+    assert (result.status, rows) == ("warn", [(date(2026, 11, 30), "west", 30.0, evidence)])
+
+
+def test_a_month_that_its_bill_contradicts_is_marked_for_all_who_pay(book: Book) -> None:
+    """30 of west's 2,677 USD. Its bills for electricity and hosting differ by less than 2 %; of east only a part of the
+    month is billed."""
+    for table in ("months", "chargeback"):
+        rows = book.query(f"select distinct month, site from finance.{table} where doubt_reasons <> ''")
+        assert rows == [(NOVEMBER, "west")]
+    assert book.query(
+        f"select distinct doubt_reasons from finance.months where site = 'west' and month = '{NOVEMBER}'"
+    ) == [("bill_differs",)]
 
 
 def test_a_run_of_one_date_leaves_the_months_as_they_are(book: Book, tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
                 {"path": "grid.csv", "zone": "XX", "time": "at", "values": {"direct_gco2e_per_kwh": "g"}, "source": "g"}
             ]
         },
-        marts=("cost_daily", "focus_cost_and_usage", "model_daily", "token_class_cost_daily"),
+        marts=("cost_daily", "focus_cost_and_usage", "doubts", "model_daily", "tenant_daily", "token_class_cost_daily"),
     )
     planted.run()
     return planted
@@ -323,8 +323,14 @@ def test_commitments_are_used_first_and_what_is_unused_is_a_row_of_its_own(book:
 def test_commitments_of_accelerators_that_are_not_there_are_named(book: Book) -> None:
     """Two of five are missing all day; of the two at `committed` three are there."""
     (result,) = book.dbt("test", "--select", "commitments_are_of_accelerators_that_are_there")
-    found = book.query(result.node.compiled_code)
-    assert [(site, float(hours), gpus) for _, site, _, hours, gpus in found] == [("unused", 48.0, 2.0)]
+    found = book.query(f"select entity, doubted_usd::double, evidence from ({result.node.compiled_code})")
+    assert found == [("unused", 48.0, f"2.0 {A100_TYPE}")]
+    # The month of the site is marked, and who pays for them; what a model costs rests on none of it.
+    marked = "select site, {} from finance.{} where doubt_reasons <> ''"
+    assert book.query(marked.format("doubt_reasons", "months")) == [("unused", "missing_gpus")]
+    assert book.query(marked.format("payer, doubt_reasons", "chargeback")) == [
+        ("unused", "Unused commitment", "missing_gpus")
+    ]
 
 
 def test_a_spot_price_counts_from_its_moment_on_and_before_the_rate(book: Book) -> None:

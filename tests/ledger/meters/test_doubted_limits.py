@@ -141,8 +141,7 @@ def test_the_wall_meter_of_its_node_measures_the_host(book: Book) -> None:
 
 
 def test_its_limit_is_warned_about_by_name(book: Book) -> None:
-    assert book.failed_tests("power_limits_fit_their_boards") == {"power_limits_fit_their_boards"}
-    rows = book.query("select date, meter from intermediate.int_doubted_limits")
+    rows = book.query("select date, meter from intermediate.int_doubt_spans where reason = 'limit_too_low'")
     assert sorted(rows) == sorted((on, f"GPU-{name}") for on, names in DOUBTED.items() for name in names)
 
 

@@ -244,6 +244,12 @@ def test_refused_samples_are_counted(limits: Seen) -> None:
 
 def test_a_limit_that_is_stated_too_low_is_named_and_a_wrong_unit_is_not(limits: Seen) -> None:
     assert limits.failed_tests("power_limits_fit_their_boards") == {"power_limits_fit_their_boards"}
+    assert limits.query(
+        "select entity_kind, entity, figure, direction, evidence from marts.doubts where reason = 'limit_too_low'"
+    ) == [("board", "GPU-double", "limit", "below", "800.0 W, the limit of a100-sxm4-80gb is 400 W")]
+    # Its joules are as measured: no row of them is marked.
+    marked = "select * from marts.model_daily where position('limit_too_low' in doubt_reasons) > 0"
+    assert limits.query(marked) == []
     found = limits.query("select meter, near_samples, greatest_near_watts from intermediate.int_impossible_samples")
     assert sorted(row for row in found if row[1] >= 0.9 * 1440) == [("GPU-double", 1440, 800)]
 

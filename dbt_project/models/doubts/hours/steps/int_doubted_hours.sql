@@ -2,11 +2,7 @@
 -- once, tokens that are not booked at all, and the reasons. One row per hour and model with a doubt.
 with spans as (
 
-    select
-        spans.*,
-        reasons.figure
-    from {{ ref('int_doubt_spans') }} as spans
-    inner join {{ ref('doubt_reasons') }} as reasons on spans.reason = reasons.reason
+    select * from {{ ref('int_doubt_spans') }} where {{ marks_hours('reason') }}
 
 ),
 
@@ -99,7 +95,7 @@ doubted_tokens as (
         and token_spans.from_us < token_ledger.start_us + {{ grid_us() }}
         and token_spans.to_us > token_ledger.start_us
     inner join engine_tokens on {{ equal_keys('token_ledger', 'engine_tokens', ['date', 'engine', 'token_class']) }}
-    where token_ledger.token_class in ('input', 'output') and token_spans.reason <> 'part_left_a_sum'
+    where token_ledger.token_class in ('input', 'output')
 
 ),
 

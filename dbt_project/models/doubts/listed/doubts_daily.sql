@@ -1,7 +1,13 @@
--- What is in doubt on each date, of which board or engine, how much rests on it, and what to do.
+-- What is in doubt of each date's rows, of which entity, how much rests on it, and what to do.
 with spans as (
 
     select * from {{ ref('int_doubt_spans') }}
+
+),
+
+late_doubts as (
+
+    select * from {{ ref('int_late_doubts') }}
 
 ),
 
@@ -14,6 +20,12 @@ reasons as (
 meter_days as (
 
     select * from {{ ref('reconciliation_daily') }} where {{ in_run('date') }}
+
+),
+
+placing_lines as (
+
+    select * from {{ ref('unplaced_meters') }} where {{ in_run('date') }}
 
 ),
 
@@ -64,7 +76,7 @@ summed_tokens as (
 
 ),
 
-final as (
+of_the_ledger as (
 
     select
         entities.date,
@@ -78,14 +90,52 @@ final as (
         cast(meter_days.booked_joules as {{ exact_type() }}) as doubted_joules,
         cast(case when entities.unbooked_tokens is null then summed_tokens.doubted_tokens end as {{ exact_type() }}) as doubted_tokens,
         {{ exact('entities.unbooked_tokens') }} as unbooked_tokens,
+        cast(null as {{ money_type() }}) as doubted_usd,
         entities.token_classes,
         reasons.meaning,
         entities.evidence,
-        replace(reasons.remedy, '<engine>', coalesce(entities.engine, '')) as remedy
+        replace(
+            replace(reasons.remedy, '<engine>', coalesce(entities.engine, '')),
+            '<line>',
+            coalesce(placing_lines.fleet_file_line, '')
+        ) as remedy
     from entities
     inner join reasons on entities.reason = reasons.reason
     left join meter_days on {{ equal_keys('entities', 'meter_days', ['date', 'meter_scope', 'meter']) }}
+    left join placing_lines on {{ equal_keys('entities', 'placing_lines', ['date', 'meter_scope', 'meter']) }}
     left join summed_tokens on {{ equal_keys('entities', 'summed_tokens', ['date', 'reason', 'engine']) }}
+
+),
+
+of_the_hours as (
+
+    select
+        late_doubts.date,
+        late_doubts.reason,
+        reasons.figure,
+        reasons.direction,
+        late_doubts.entity_kind,
+        late_doubts.entity,
+        {{ from_epoch_us('late_doubts.from_us') }} as since_at,
+        {{ from_epoch_us('late_doubts.to_us') }} as until_at,
+        cast(null as {{ exact_type() }}) as doubted_joules,
+        cast(null as {{ exact_type() }}) as doubted_tokens,
+        cast(null as {{ exact_type() }}) as unbooked_tokens,
+        late_doubts.doubted_usd,
+        cast(null as {{ dbt.type_string() }}) as token_classes,
+        reasons.meaning,
+        late_doubts.evidence,
+        reasons.remedy
+    from late_doubts
+    inner join reasons on late_doubts.reason = reasons.reason
+
+),
+
+final as (
+
+    select * from of_the_ledger
+    union all
+    select * from of_the_hours
 
 )
 

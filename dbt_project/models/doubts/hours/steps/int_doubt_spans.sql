@@ -79,6 +79,28 @@ second_names as (
 
 ),
 
+unplaced_meters as (
+
+    select * from {{ ref('unplaced_meters') }} where {{ in_run('date') }}
+
+),
+
+low_limits as (
+
+    select * from {{ ref('int_doubted_limits') }} where {{ in_run('date') }}
+
+),
+
+-- Where two meters or two counters differ, these have a doubt of their own.
+unaccounted as (
+
+    select * from {{ ref('series_daily') }}
+    where {{ in_run('date') }}
+        and (unaccounted_joules > 0 or unaccounted_tokens > 0)
+        and (outcome <> 'cross_check' or unaccounted_joules = own_joules or unaccounted_tokens = own_tokens)
+
+),
+
 failed_entities as (
 
     select * from {{ ref('int_failed_entities') }} where not is_held_back
@@ -186,6 +208,17 @@ engine_days as (
         {{ rounded_text('found', 3) }} || ' ' || unit || ', ' || expected as evidence
     from failed_entities
     where engine is not null
+    union all
+    select
+        date,
+        'unaccounted_tokens' as reason,
+        engine,
+        cast(null as {{ dbt.type_string() }}) as token_class,
+        cast(null as double) as unbooked_tokens,
+        metric || ' has ' || {{ rounded_text('sum(unaccounted_tokens)') }} || ' tokens more' as evidence
+    from unaccounted
+    where engine is not null and unaccounted_tokens > 0
+    group by date, engine, metric
 
 ),
 
@@ -236,6 +269,46 @@ meter_doubts as (
         to_us,
         {{ rounded_text('100 * covered_ratio', 1) }} || ' % of its time' as evidence
     from unread_gauges
+    union all
+    select
+        unplaced_meters.date,
+        'unplaced_meter' as reason,
+        unplaced_meters.meter_scope,
+        unplaced_meters.meter,
+        dates.start_us as from_us,
+        dates.end_us as to_us,
+        coalesce({{ rounded_text('unplaced_meters.mean_watts') }} || ' W', 'no second covered') || case
+            when unplaced_meters.proposal_basis = 'correlation' then ', which move with those of ' || unplaced_meters.proposed_node
+            else ''
+        end as evidence
+    from unplaced_meters
+    inner join dates on unplaced_meters.date = dates.date
+    union all
+    select
+        low_limits.date,
+        'limit_too_low' as reason,
+        'board' as meter_scope,
+        low_limits.meter,
+        dates.start_us as from_us,
+        dates.end_us as to_us,
+        {{ rounded_text('low_limits.watts_seen', 1) }} || ' W, the limit of ' || low_limits.device_type || ' is '
+            || {{ rounded_text('low_limits.power_limit_watts') }} || ' W' as evidence
+    from low_limits
+    inner join dates on low_limits.date = dates.date
+    union all
+    -- A series whose labels name no meter is its source's.
+    select
+        unaccounted.date,
+        'unaccounted_joules' as reason,
+        case when unaccounted.meter is null then 'source' else unaccounted.meter_scope end as meter_scope,
+        coalesce(unaccounted.meter, unaccounted.source) as meter,
+        dates.start_us as from_us,
+        dates.end_us as to_us,
+        unaccounted.metric || ' has ' || {{ rounded_text('sum(unaccounted.unaccounted_joules)') }} || ' J more' as evidence
+    from unaccounted
+    inner join dates on unaccounted.date = dates.date
+    where unaccounted.unaccounted_joules > 0
+    group by 1, 2, 3, 4, 5, 6, unaccounted.metric
     union all
     select
         ledger.date,
