@@ -64,6 +64,11 @@ def powered(name: str) -> Series:
     return ENERGY, board(f"GPU-{name}", f"n-{name}", **pod(f"{name}-0")), rising(250_000)
 
 
+def summed(second: int) -> float:
+    """A sum of three parts, of which one leaves it at noon with what it had."""
+    return 27_000_000 + 300 * second - (9_000_000 + 100 * 12 * HOURS if second >= 12 * HOURS else 0)
+
+
 def engines() -> dict[str, list[Series]]:
     mornings = 12 * HOURS
     return {
@@ -88,8 +93,9 @@ def engines() -> dict[str, list[Series]]:
             *engine("p-strict", lambda s: A * (s + 1_000) if s // 60 % 2 else B * (s + 90_000)),
             # Both have 1,296,000 at noon.
             *engine("p-crossing", answered(lambda s: A * (s + 86_400), lambda s: B * (s + 21_600))),
-            # A part of three leaves a sum at noon with what it had.
-            *engine("p-summed", lambda s: 27_000_000 + 300 * s - (9_000_000 + 100 * mornings if s >= mornings else 0)),
+            # Both halves of the date show the same rise: whose halves are whose, their numbers tell.
+            *engine("p-summed", summed),
+            *scraped_twice("p-summedtwice", summed),
             # Neither: half of the falls jump back, and none does to a value that it had.
             *engine("p-deltas", drawn),
             (RUNNING, vllm("p-deltas-0", "p-deltas"), steady(2)),
@@ -155,6 +161,7 @@ def booked(book: Seen, name: str) -> float | None:
         ("strict", OF_BOTH),
         # All but the step in which a part left.
         ("summed", 300 * 60 * (LAST - 1)),
+        ("summedtwice", 300 * 60 * (LAST - 1)),
         ("stated", sum(drawn(60 * minute) for minute in MINUTES[1:])),
     ],
 )
@@ -224,6 +231,7 @@ def test_each_doubt_names_its_engine_and_what_to_do(book: Seen) -> None:
         ("llm/p-crossing-0", "hidden_processes"),
         ("llm/p-dipped-0", "hidden_processes"),
         ("llm/p-summed-0", "part_left_a_sum"),
+        ("llm/p-summedtwice-0", "part_left_a_sum"),
         ("llm/p-deltas-0", "no_counter"),
         ("llm/p-neither-0", "unclear_falls"),
     }
