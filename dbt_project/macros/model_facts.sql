@@ -35,7 +35,8 @@
 {% macro doubt_reasons() %}
     {{ return([
         'above_limit', 'conflicting_role', 'hidden_processes', 'meters_disagree', 'no_counter', 'part_left_a_sum', 'scraped_twice',
-        'second_name', 'token_counters_disagree', 'unbalanced_joules', 'unbalanced_tokens', 'unclear_falls', 'unread_gauge', 'unseen_tokens'
+        'second_name', 'token_counters_disagree', 'unbalanced_joules', 'unbalanced_tokens', 'unclear_falls', 'uncounted_class',
+        'unread_gauge', 'unseen_tokens'
     ]) }}
 {% endmacro %}
 

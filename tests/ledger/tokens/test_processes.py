@@ -96,6 +96,9 @@ def engines() -> dict[str, list[Series]]:
             # Both halves of the date show the same rise: whose halves are whose, their numbers tell.
             *engine("p-summed", summed),
             *scraped_twice("p-summedtwice", summed),
+            # A part is away for a quarter of an hour; another sum has one more for as long.
+            *engine("p-away", lambda s: 27_000_000 + 300 * s - (9_000_000 + 100 * s if 0 <= s - mornings < 900 else 0)),
+            *engine("p-guest", lambda s: 27_000_000 + 300 * s + (9_000_000 + 100 * s if 0 <= s - mornings < 900 else 0)),
             # Neither: half of the falls jump back, and none does to a value that it had.
             *engine("p-deltas", drawn),
             (RUNNING, vllm("p-deltas-0", "p-deltas"), steady(2)),
@@ -162,6 +165,9 @@ def booked(book: Seen, name: str) -> float | None:
         # All but the step in which a part left.
         ("summed", 300 * 60 * (LAST - 1)),
         ("summedtwice", 300 * 60 * (LAST - 1)),
+        # All but two steps, and what the part, or its guest, counted in fourteen minutes.
+        ("away", 300 * 60 * (LAST - 2) - 100 * 60 * 14),
+        ("guest", 300 * 60 * (LAST - 2) + 100 * 60 * 14),
         ("stated", sum(drawn(60 * minute) for minute in MINUTES[1:])),
     ],
 )
@@ -232,6 +238,8 @@ def test_each_doubt_names_its_engine_and_what_to_do(book: Seen) -> None:
         ("llm/p-dipped-0", "hidden_processes"),
         ("llm/p-summed-0", "part_left_a_sum"),
         ("llm/p-summedtwice-0", "part_left_a_sum"),
+        ("llm/p-away-0", "part_left_a_sum"),
+        ("llm/p-guest-0", "part_left_a_sum"),
         ("llm/p-deltas-0", "no_counter"),
         ("llm/p-neither-0", "unclear_falls"),
     }

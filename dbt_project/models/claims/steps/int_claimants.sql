@@ -2,6 +2,11 @@
 -- and the fleet file state (int_stated_claims) is matched to the engines that report; of a meter of which nothing is
 -- stated, the claimant is the model that is alone on the node, else `__unknown__`. `held_by`: the pod or engine that is
 -- known to hold the board where the claimant is not.
+{# An engine of another pod than the one that the board's labels name. #}
+{% set is_beside %}
+    engine_days.shared_meter = claims.meter and (engine_days.pod <> claims.pod or engine_days.namespace <> claims.namespace)
+{%- endset %}
+
 with claims as (
 
     select * from {{ ref('int_stated_claims') }}
@@ -301,12 +306,7 @@ matched as (
         engine_days.role as matched_role,
         case when engine_days.shared_meter = claims.meter then engine_days.pod else claims.pod end as matched_pod,
         coalesce(
-            engine_days.engine is not null
-            and (
-                claims.claim_basis in ('none', 'lone_job')
-                or (engine_days.shared_meter = claims.meter and (engine_days.pod <> claims.pod or engine_days.namespace <> claims.namespace))
-            ),
-            false
+            engine_days.engine is not null and (claims.claim_basis in ('none', 'lone_job') or {{ is_beside }}), false
         ) as is_by_node
     from claims
     left join lone_models
@@ -351,6 +351,12 @@ matched as (
                 and claims.held_end_us - engine_days.last_us <= claims.cap_us
             )
         )
+    -- Where a slice names several of the pods that share its board, each of their engines has it once.
+    qualify not coalesce({{ is_beside }}, false)
+        or row_number() over (
+            partition by claims.date, claims.meter_scope, claims.meter, claims.slice_start_us, engine_days.engine
+            order by case when {{ is_beside }} then 1 else 0 end, claims.namespace, claims.pod
+        ) = 1
 
 ),
 
