@@ -161,8 +161,14 @@ domains as (
             site,
             name,
             split_part(name, '.', 1) as short_name
-        from sights
-        where regexp_extract(name, {{ address }}, 0) = ''
+        from (
+            select site, name from sights
+            union all
+            select site, split_part(instance, ':', 1) as name from node_labels
+            group by series_id, site, instance
+            having coalesce(max(name), '') = ''
+        ) as hosts
+        where name <> '' and regexp_extract(name, {{ address }}, 0) = ''
     ) as named
     left join nodes on named.name = nodes.node
     group by site, short_name

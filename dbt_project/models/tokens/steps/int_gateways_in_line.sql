@@ -276,7 +276,11 @@ correlated as (
         metric,
         other_engine,
         other_metric,
-        count(quicker) >= 36 and coalesce(corr(quicker, other_quicker), 0) >= 0.4 as is_in_step
+        -- A constant pace is no evidence.
+        count(quicker) >= 36
+        and max(abs(quicker)) > 0
+        and max(abs(other_quicker)) > 0
+        and coalesce(corr(quicker, other_quicker), 0) >= 0.4 as is_in_step
     from quickened
     group by date, model, token_class, engine, metric, other_engine, other_metric
 
