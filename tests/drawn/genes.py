@@ -283,8 +283,8 @@ VALUES: Mapping[str, tuple[str, ...]] = {
 }
 ORDINARY = {name: values[0] for name, values in VALUES.items()}
 
-# What is set by itself only: drawn beside others it makes figures that cannot be known, such as a part of a gateway that
-# an engine of half an hour uses.
+# What is set by itself only: beside others it makes figures that cannot be known, such as a part of a gateway that an
+# engine of half an hour uses.
 BY_ITSELF = {"a sum whose part is away", "one region", "pods named in turn", "of a gateway and a part behind it"}
 
 # Seconds of an interval of the ledger: a fleet file has one, so each booking has.
