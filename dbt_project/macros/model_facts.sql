@@ -36,7 +36,7 @@
     {{ return([
         'above_limit', 'conflicting_role', 'hidden_processes', 'meters_disagree', 'no_counter', 'scraped_twice', 'second_name',
         'token_counters_disagree', 'unaccounted_joules', 'unaccounted_tokens', 'unbalanced_joules', 'unbalanced_tokens',
-        'unclear_falls', 'unplaced_meter', 'unread_gauge', 'unseen_tokens'
+        'unclear_falls', 'uncounted_class', 'unplaced_meter', 'unread_gauge', 'unseen_tokens'
     ]) }}
 {% endmacro %}
 

@@ -230,6 +230,7 @@ SEEN: Mapping[str, Gene] = {
         "two workers": _workers(has_start=True),
         "two workers without a start": _workers(has_start=False),
         "a sum whose part restarts": _paged(retellings.sum_of_three, 2),
+        "a sum whose part is away": _paged(retellings.part_away, 4 + retellings.AWAY_SECONDS / 60),
         "another kind of engine": _paged(partial(retellings.sglang_from, is_upgrade=False), 2),
         "renamed counters": _paged(partial(retellings.sglang_from, is_upgrade=True), 2),
         "deltas": _deltas(is_stated=False),
@@ -238,6 +239,7 @@ SEEN: Mapping[str, Gene] = {
     "names": {
         "of their own": _nothing,
         "regions": _retold(lambda sighting, random: retellings.of_one_name("regions")),
+        "one region": _retold(lambda sighting, random: retellings.of_one_name("one region")),
         "containers": _retold(lambda sighting, random: retellings.of_one_name("containers")),
         "bare host": _retold(lambda sighting, random: retellings.bare_host(), is_faulty=True),
         "an address before both": _retold(
@@ -248,6 +250,7 @@ SEEN: Mapping[str, Gene] = {
         "whole": _nothing,
         "slices with UUIDs": _retold(lambda sighting, random: retellings.slices_with_uuids()),
         "one of two pods named": _retold(lambda sighting, random: retellings.one_pod_named()),
+        "pods named in turn": _retold(lambda sighting, random: retellings.pods_named_in_turn()),
         "partitions": _retold(lambda sighting, random: retellings.partitions(), is_faulty=True),
         "exporter's pod as host": _retold(
             lambda sighting, random: retellings.host_is_the_exporter(_about_the_middle(random))
@@ -263,6 +266,9 @@ SEEN: Mapping[str, Gene] = {
         "of engines": _nothing,
         "of a gateway": _retold(lambda sighting, random: retellings.no_pages(), hides=HELD),
         "of gateways in line": _retold(lambda sighting, random: retellings.gateways_in_line(), hides=HELD),
+        "of a gateway and a part behind it": _retold(
+            lambda sighting, random: retellings.gateways_in_line(("acme",)), hides=HELD
+        ),
     },
     "server": {
         "one": _nothing,
@@ -276,6 +282,10 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     **{name: tuple(values) for name, values in SEEN.items()},
 }
 ORDINARY = {name: values[0] for name, values in VALUES.items()}
+
+# What is set by itself only: beside others it makes figures that cannot be known, such as a part of a gateway that an
+# engine of half an hour uses.
+BY_ITSELF = {"a sum whose part is away", "one region", "pods named in turn", "of a gateway and a part behind it"}
 
 # Seconds of an interval of the ledger: a fleet file has one, so each booking has.
 GRIDS = (300, 60, 900)
@@ -294,11 +304,18 @@ SIMPLE = tuple(name for name in TOPOLOGIES if name not in ("prefill_and_decode",
 # Gene and value -> the values that other genes have where it fits; where one has another value, it is ordinary.
 FITS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
     ("pages", "a sum whose part restarts"): {"event": CALM},
+    # What begins while the part is away shows no fall before it comes back.
+    ("pages", "a sum whose part is away"): {
+        "event": CALM,
+        "topology": (*PAIRS, "single", "tensor_parallel"),
+        "server": ("one",),
+    },
     ("pages", "another kind of engine"): {"event": CALM, "topology": SIMPLE},
     ("pages", "renamed counters"): {"event": CALM, "topology": SIMPLE},
     ("pages", "deltas"): {"event": ("none",), "engines scraped": ("once",)},
     ("pages", "deltas, stated"): {"event": ("none",), "engines scraped": ("once",)},
     ("names", "regions"): {"topology": PAIRS, "clusters": ("one",), "node meter": ("none",)},
+    ("names", "one region"): {"topology": PAIRS, "clusters": ("one",), "node meter": ("none",)},
     ("names", "containers"): {"topology": PAIRS, "clusters": ("one",)},
     # Without a process start two jobs of one page are two engines there, which the row shows.
     ("names", "bare host"): {
@@ -315,6 +332,7 @@ FITS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
     },
     ("board", "slices with UUIDs"): {"topology": ("sharing_a_board",), "exporter": ("dcgm",)},
     ("board", "one of two pods named"): {"topology": ("sharing_a_board",), "clusters": ("one",)},
+    ("board", "pods named in turn"): {"topology": ("sharing_a_board",), "clusters": ("one",)},
     ("board", "partitions"): {"topology": ("sharing_a_board",), "exporter": ("amd", "amd in upper case")},
     ("board", "exporter's pod as host"): {
         "exporter": ("dcgm",),
@@ -329,6 +347,11 @@ FITS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
         "names": ("of their own",),
     },
     ("tokens", "of gateways in line"): {
+        "requests": ("counted by litellm",),
+        "topology": SIMPLE,
+        "names": ("of their own",),
+    },
+    ("tokens", "of a gateway and a part behind it"): {
         "requests": ("counted by litellm",),
         "topology": SIMPLE,
         "names": ("of their own",),
@@ -358,7 +381,8 @@ def drawn_genes(seed: int, number: int, **stated: str) -> dict[str, str]:
     """The value of each gene of cell `number` of a seed; `stated` ones are not drawn. Half of each but the topology is
     ordinary, so that one odd thing shows by itself in some cells."""
     found = {}
-    for name, values in VALUES.items():
+    for name, named in VALUES.items():
+        values = tuple(value for value in named if value not in BY_ITSELF)
         random = Random(f"{seed}/{number}/{name}")
         ordinary = () if name == "topology" else (values[0],) * (len(values) - 2)
         found[name] = random.choice((*values, *ordinary))

@@ -30,6 +30,7 @@ SERVER = "__server__"
 SERVERS: Mapping[str, dict[str, object]] = {"": {}, "later": {}, "deltas": {"temporality": "delta"}}
 WORKERS = ((1 / 3, 1e3), (2 / 3, 9e4))  # of a page's tokens, and what each had counted at midnight
 OVERLAP_SECONDS = 300.0
+AWAY_SECONDS = 900.0
 FIRST_TOKENS = 0.005  # of each answer, which SGLang's better counter lacks
 PACKAGE = {"path": "/sys/class/powercap/intel-rapl:0", "index": "0"}
 
@@ -81,11 +82,21 @@ def sum_of_three(left_at: float) -> Page:
 
     def reported(page: list[Seen]) -> Iterator[Seen]:
         for name, labels, at, values in page[:-1]:
-            if _is_counter(name) and len(at):
-                had = 3e6 + np.interp(left_at, at, values) / 3
-                yield name, labels, at, 9e6 + values - np.where(at >= left_at, had, 0.0)
-            else:
-                yield name, labels, at, values
+            # As much for each job that reads it, whichever samples it has.
+            left = np.where(at >= left_at, 3e6, 0.0)
+            yield name, labels, at, 9e6 + values - left if _is_counter(name) else values
+
+    return reported
+
+
+def part_away(left_at: float) -> Page:
+    """A federated sum of three parts without a process start, of which one is away for a quarter of an hour."""
+
+    def reported(page: list[Seen]) -> Iterator[Seen]:
+        for name, labels, at, values in page[:-1]:
+            is_away = (at >= left_at) & (at < left_at + AWAY_SECONDS)
+            had = 3e6 + values / 3
+            yield name, labels, at, 9e6 + values - np.where(is_away, had, 0.0) if _is_counter(name) else values
 
     return reported
 
@@ -182,7 +193,7 @@ def _service(world: World) -> str:
 
 
 def of_one_name(kind: str) -> Retelling:
-    """The engines have one pod's name: in two regions, or in two containers of it."""
+    """The engines have one pod's name: in two regions, of which one may have no label, or in two containers of it."""
 
     def reported(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
         numbers = {engine.pod: number for number, engine in enumerate(world.engines.values())}
@@ -196,7 +207,7 @@ def of_one_name(kind: str) -> Retelling:
                     named["exported_container" if name == "exported_pod" else "container"] = f"engine-{number}"
                 if is_engines(labels):
                     named["instance"] = f"{world.name}-0:{8000 + (number if kind == 'containers' else 0)}"
-            if kind == "regions" and (is_boards(labels) or is_engines(labels)):
+            if (kind == "regions" or (kind == "one region" and number)) and (is_boards(labels) or is_engines(labels)):
                 named["region"] = f"region-{number or 0}"
             yield metric, named, at, values
 
@@ -257,6 +268,17 @@ def one_pod_named() -> Retelling:
             yield metric, labels | ({"node": f"{world.name}-n0"} if is_engines(labels) else {}), at, values
 
     return Retelling(reported)
+
+
+def pods_named_in_turn() -> Retelling:
+    """A time-sliced board's exporter names each of two pods for half an hour."""
+
+    def of_each(number: int, one: Seen) -> Seen:
+        metric, labels, at, values = one
+        is_its = np.floor(at / 1800.0) % 2 == number
+        return metric, labels, at[is_its], values[is_its]
+
+    return _shared(of_each)
 
 
 def partitions() -> Retelling:
@@ -330,8 +352,8 @@ def no_pages() -> Retelling:
     return Retelling(reported)
 
 
-def gateways_in_line() -> Retelling:
-    """The engines are not read; behind LiteLLM another gateway counts the same requests, without their tenants."""
+def gateways_in_line(tenants: tuple[str, ...] = ("acme", "zeta")) -> Retelling:
+    """The engines are not read; behind LiteLLM another gateway counts the requests of some tenants, and names none."""
 
     def reported(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
         sums: dict[tuple[str, str], dict[float, float]] = {}
@@ -343,7 +365,7 @@ def gateways_in_line() -> Retelling:
         for metric, labels, at, values in no_pages().reported(world, series):
             is_edge = labels["job"].startswith("gateway-")
             yield metric, labels | ({"namespace": "edge"} if is_edge else {}), at, values
-            if metric in kinds:
+            if metric in kinds and labels["api_key_alias"].endswith(tenants):
                 of = sums.setdefault((labels["model"], kinds[metric]), {})
                 for moment, value in zip(at.tolist(), values.tolist(), strict=True):
                     of[moment] = of.get(moment, 0.0) + value

@@ -3,12 +3,12 @@
 -- return if the value jumps back over at least half of it within eight samples: nine returns of ten falls are processes,
 -- one of ten or fewer are restarts (no row), and what is between is unknown. A process's values only rise; what takes
 -- more than eight of them is no counter. A fall to what its engine could not have counted since is a part that left a
--- sum: what follows is counted from there. Where the fleet file states deltas, they are added up. One row per date,
--- series and sample of the date and of the hours beside it.
+-- sum, and a rise like it is the part's return: what follows is counted from there. Where the fleet file states deltas,
+-- they are added up. One row per date, series and sample of the date and of the hours beside it.
 {% set most_tracks = 8 %}
 {% set most_processes = 60 %}
 {# After a restart a counter shows what one step counted: less than half of what it had, at no more than ten times its
-   pace, or than a small engine's. #}
+   pace, or than a small engine's. A part that comes back after a fall does so in one step, which is none of its pace. #}
 {% set most_paces = 10 %}
 {% set small_tokens_per_second = 1000 %}
 
@@ -187,6 +187,31 @@ steps as (
 
 ),
 
+paced as (
+
+    select
+        *,
+        row_number() over (
+            partition by date, series_id order by {{ ratio('risen', 'step_seconds') }} desc nulls last, observed_us
+        ) > sum(case when risen < 0 then 1 else 0 end) over (partition by date, series_id) as is_of_pace
+    from steps
+
+),
+
+limited as (
+
+    select
+        *,
+        step_seconds * greatest(
+            {{ most_paces }} * coalesce(
+                max(case when is_of_pace then {{ ratio('risen', 'step_seconds') }} end) over (partition by date, series_id), 0
+            ),
+            {{ small_tokens_per_second }}
+        ) as most_risen
+    from paced
+
+),
+
 falls as (
 
     select
@@ -200,12 +225,9 @@ falls as (
         case when risen < 0 and -risen <= 2 * max(risen) over (
             partition by date, series_id order by observed_us rows between 1 following and 8 following
         ) then 1 else 0 end as is_return,
-        case when risen < 0
-            and value > -risen
-            and value > step_seconds * greatest(
-                {{ most_paces }} * max({{ ratio('risen', 'step_seconds') }}) over (partition by date, series_id), {{ small_tokens_per_second }}
-            ) then 1 else 0 end as leaves_a_sum
-    from steps
+        case when risen < 0 and value > -risen and value > most_risen then 1 else 0 end as leaves_a_sum,
+        case when risen > most_risen then 1 else 0 end as joins_a_sum
+    from limited
 
 ),
 
@@ -244,7 +266,7 @@ peeled_0 as (
         case when basis = 'delta' then cast(sum({{ exact('value') }}) over until_now as double) else value end as value,
         case basis
             when 'process_start' then dense_rank() over (partition by date, series_id order by start_seconds)
-            when 'sum' then 1 + sum(leaves_a_sum) over until_now
+            when 'sum' then 1 + sum(leaves_a_sum + joins_a_sum) over until_now
             when 'unknown' then 1
             when 'delta' then 1
         end as track

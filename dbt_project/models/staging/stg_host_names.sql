@@ -1,7 +1,7 @@
 -- Names that exporters of a site have for a node beside its own: the address that is scraped, where kube-state-metrics
 -- or another series of power with that address names the node; and the pod or container in which an exporter runs and
--- whose name it takes for its host's, where the label `node` or the address has the node. One row per site and such
--- name. A name that two nodes would have is left out.
+-- whose name it takes for its host's, where the label `node` or the address has the node; and the name with its domain,
+-- where the site has one such name and the same without. One row per site and such name. A name that two nodes would have is left out.
 {{ config(materialized='view' if target.type == 'duckdb' else 'table') }}
 {% set address %}'^[0-9]{1,3}([.][0-9]{1,3}){3}$'{% endset %}
 {# A pod of a DaemonSet, and a container's number. #}
@@ -35,6 +35,12 @@ label_catalog as (
 node_aliases as (
 
     select * from {{ source('fleet', 'node_aliases') }}
+
+),
+
+nodes as (
+
+    select node from {{ source('fleet', 'nodes') }}
 
 ),
 
@@ -141,9 +147,45 @@ crowded as (
 
 ),
 
+-- The node's own name is the one that the fleet file lists, else the one without a domain.
+domains as (
+
+    select
+        site,
+        max(case when name <> short_name then name end) as long_name,
+        short_name,
+        max(case when name <> short_name and nodes.node is not null then 1 else 0 end) = 1 as is_long_listed,
+        max(case when name = short_name and nodes.node is not null then 1 else 0 end) = 1 as is_short_listed
+    from (
+        select distinct
+            site,
+            name,
+            split_part(name, '.', 1) as short_name
+        from (
+            select site, name from sights
+            union all
+            select site, split_part(instance, ':', 1) as name from node_labels
+            group by series_id, site, instance
+            having coalesce(max(name), '') = ''
+        ) as hosts
+        where name <> '' and regexp_extract(name, {{ address }}, 0) = ''
+    ) as named
+    left join nodes on named.name = nodes.node
+    group by site, short_name
+    having count(*) = 2 and min(name) = short_name
+
+),
+
 names as (
 
     select site, name, node from addresses
+    union all
+    select
+        site,
+        case when is_long_listed then short_name else long_name end as name,
+        case when is_long_listed then long_name else short_name end as node
+    from domains
+    where not (is_long_listed and is_short_listed)
     union all
     select distinct
         sights.site,

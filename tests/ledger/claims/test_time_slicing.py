@@ -21,8 +21,27 @@ def serves(name: str, which: str, first: float = 0, last: float = DAY_SECONDS) -
     return OUTPUT, vllm(f"t-{name}-{which}", f"t-{name}", node=f"n-t-{name}"), rising(10, first, last)
 
 
+def in_turn(name: str, named: Callable[[int], str]) -> list[Series]:
+    """A board whose exporter names the pod that `named` has for each minute."""
+    metric, labels, samples = powered(name)
+    minutes = [(named(minute), sample) for minute, sample in enumerate(samples)]
+    return [
+        (metric, {**labels, **pod(f"t-{name}-{which}")}, [sample for one, sample in minutes if one == which])
+        for which in "ab"
+    ]
+
+
 def series() -> list[Series]:
     return [
+        # Hours of each, and minutes in no order.
+        *in_turn("hours", lambda minute: "ab"[minute // 60 % 2]),
+        *(serves("hours", which) for which in "ab"),
+        *in_turn("minutes", lambda minute: "ab"[minute // 7 * 7919 % 13 % 2]),
+        *(serves("minutes", which) for which in "ab"),
+        # One after the other: the next one is there ten minutes before it has the board.
+        *in_turn("rolled", lambda minute: "ab"[minute >= 18 * 60]),
+        serves("rolled", "a", last=18 * HOURS),
+        serves("rolled", "b", 18 * HOURS - 600),
         powered("turns", **pod("t-turns-a")),
         *(serves("turns", which) for which in "ab"),
         # All of the node ends at 18:00.
@@ -65,6 +84,9 @@ def book(shared_book: Callable[[Shape], Seen]) -> Seen:
 @pytest.mark.parametrize(
     ("name", "watts"),
     [
+        ("hours", [("llm/t-hours-a", 200), ("llm/t-hours-b", 200)]),
+        ("minutes", [("llm/t-minutes-a", 200), ("llm/t-minutes-b", 200)]),
+        ("rolled", [("llm/t-rolled-a", 300), ("llm/t-rolled-b", 100)]),
         ("turns", [("llm/t-turns-a", 200), ("llm/t-turns-b", 200)]),
         ("ends", [("llm/t-ends-a", 150), ("llm/t-ends-b", 150)]),
         ("pair", [("llm/t-pair-a", 400), ("llm/t-pair-b", 400)]),

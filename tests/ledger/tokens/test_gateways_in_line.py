@@ -44,6 +44,8 @@ def pair(model: str, litellm: Samples, agentgateway: Samples) -> Iterable[Series
 
 
 ONE, OTHER = drawn(1), drawn(2)
+WHOLE = [one + other for one, other in zip(ONE, OTHER, strict=True)]
+LARGE = [10 * other for other in OTHER]
 STEADY = [1_000.0 * minute for minute in range(MINUTES + 2)]
 
 
@@ -64,8 +66,10 @@ def series() -> Iterable[Series]:
         read([min(came, STEADY[NOON]) for came in STEADY]),
         read([max(came - STEADY[NOON], 0) for came in STEADY]),
     )
-    # What passes on a part looks like one beside it.
-    yield from pair("g-part", read(ONE), read([one + other // 10 for one, other in zip(ONE, OTHER, strict=True)]))
+    # One has a second client, or a second backend; one is small beside another stream.
+    yield from pair("g-part", read(ONE), read(WHOLE, late=20))
+    yield from pair("g-whole", read(WHOLE), read(ONE, late=20))
+    yield from pair("g-small", read(ONE), read(LARGE, late=20))
 
 
 GATEWAYS = shape("gateways_in_line", series)
@@ -86,7 +90,7 @@ def booked(book: Seen, name: str) -> dict[str, float]:
 
 
 LAST = MINUTES - 1
-LATE, OTHER_LATE = read(ONE, late=20), read(OTHER, late=20)
+LATE, OTHER_LATE, WHOLE_LATE, LARGE_LATE = (read(came, late=20) for came in (ONE, OTHER, WHOLE, LARGE))
 
 
 @pytest.mark.parametrize(
@@ -97,6 +101,8 @@ LATE, OTHER_LATE = read(ONE, late=20), read(OTHER, late=20)
         ("steady", {"edge": STEADY[LAST]}),
         ("joined", {"mesh": LATE[-1][1] - LATE[0][1]}),
         ("restarted", {"edge": ONE[LAST]}),
+        ("part", {"mesh": WHOLE_LATE[-1][1] - WHOLE_LATE[0][1]}),
+        ("whole", {"edge": ONE[LAST] + OTHER[LAST]}),
     ],
 )
 def test_gateways_in_line_are_counted_once(book: Seen, name: str, tokens: dict[str, float]) -> None:
@@ -110,7 +116,7 @@ def test_gateways_in_line_are_counted_once(book: Seen, name: str, tokens: dict[s
         ("apart", {"edge": ONE[LAST], "mesh": OTHER_LATE[-1][1] - OTHER_LATE[0][1]}),
         ("double", {"edge": STEADY[LAST], "mesh": 2 * STEADY[LAST]}),
         ("moved", {"edge": STEADY[NOON], "mesh": STEADY[LAST] - STEADY[NOON]}),
-        ("part", {"edge": ONE[LAST], "mesh": ONE[LAST] + OTHER[LAST] // 10}),
+        ("small", {"edge": ONE[LAST], "mesh": LARGE_LATE[-1][1] - LARGE_LATE[0][1]}),
     ],
 )
 def test_gateways_side_by_side_are_added(book: Seen, name: str, tokens: dict[str, float]) -> None:

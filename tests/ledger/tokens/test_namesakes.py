@@ -56,6 +56,19 @@ def separated() -> list[Series]:
         *process("k-region-b", rising(25), **named("k-region-0", instance="10.1.0.1:8000", job="vllm", region="eu")),
         powered("GPU-k-region-us", 100, **named("k-region-0", region="us")),
         powered("GPU-k-region-eu", 200, **named("k-region-0", region="eu")),
+        # One of two has the label.
+        *process("k-lack-a", rising(50), **named("k-lack-0", instance="10.1.0.5:8000", job="vllm")),
+        *process("k-lack-b", rising(25), **named("k-lack-0", instance="10.1.0.5:8000", job="vllm", region="eu")),
+        powered("GPU-k-lack-us", 100, **named("k-lack-0")),
+        powered("GPU-k-lack-eu", 200, **named("k-lack-0", region="eu")),
+        # The fleet file has the model of a board; a gateway counts it as well.
+        *process("k-gated", rising(50), instance="k-gated-host", job="vllm"),
+        (
+            "litellm_output_tokens_metric_total",
+            {"model": "k-gated", "requested_model": "k-gated", "team": "x", "instance": "k-gated-edge:4000"},
+            rising(50),
+        ),
+        powered("GPU-k-gated", 100, host="k-gated-host"),
         # Of one model, each scraped by two jobs, under a label that no seed lists.
         *(
             series
@@ -102,6 +115,10 @@ def alike() -> list[Series]:
         *process("k-pair", rising(20), **named("k-pair-0", instance="10.2.0.1:8000", job="vllm", server="a")),
         *process("k-pair", jitter, **named("k-pair-0", instance="10.2.0.1:8000", job="vllm", server="b")),
         powered("GPU-k-pair", 100, **named("k-pair-0")),
+        # The same, by a label that pages of Ray have.
+        *process("k-copy", rising(20), **named("k-copy-0", instance="10.2.0.8:8000", job="vllm", replica="a")),
+        *process("k-copy", jitter, **named("k-copy-0", instance="10.2.0.8:8000", job="vllm", replica="b")),
+        powered("GPU-k-copy", 100, **named("k-copy-0")),
         # Annotation discovery has a target for each container, all with the address of the one that answers.
         *process("k-side", rising(20), **named("k-side-0", instance="10.2.0.2:8000", job="pods")),
         *process(
@@ -155,8 +172,8 @@ NAMESAKES = shape(
     "namesakes",
     lambda: [*separated(), *alike()],
     assignments=[
-        {"device_uuid": f"GPU-k-bare-{name}", "model": f"k-bare-{name}", "start_at": "2026-01-01T00:00:00Z"}
-        for name in "ab"
+        {"device_uuid": f"GPU-k-{name}", "model": f"k-{name}", "start_at": "2026-01-01T00:00:00Z"}
+        for name in ("bare-a", "bare-b", "gated")
     ],
 )
 
@@ -172,6 +189,8 @@ def book(shared_book: Callable[[Shape], Seen]) -> Seen:
         ("k-region", [("k-region-a", 2), ("k-region-b", 8)]),
         ("k-cont", [("k-cont-a", 9), ("k-cont-b", 1)]),
         ("k-bare", [("k-bare-a", 2), ("k-bare-b", 8)]),
+        ("k-lack", [("k-lack-a", 2), ("k-lack-b", 8)]),
+        ("k-gated", [("k-gated", 2)]),
         # 400 W over 50 tokens a second.
         ("k-hall", [("k-hall", 8)]),
     ],
@@ -191,6 +210,7 @@ def test_each_has_the_energy_of_its_own_board(book: Seen, models: str, figures: 
         ("k-hall", [("twins/k-hall-0@x", 300, 10), ("twins/k-hall-0@y", 100, 40)]),
         ("k-cont-a", [("twins/k-cont-0@eng-a", 450, 50)]),
         ("k-bare-b", [("k-host@vllm-b", 200, 25)]),
+        ("k-lack-a", [("twins/k-lack-0@no region", 100, 50)]),
     ],
 )
 def test_the_label_that_tells_them_apart_is_in_their_names(book: Seen, model: str, engines: list[tuple]) -> None:
@@ -216,7 +236,16 @@ def test_one_that_begins_beside_another_counts_from_zero(book: Seen) -> None:
 
 @pytest.mark.parametrize(
     ("name", "rate"),
-    [("pair", 20), ("side", 20), ("quiet", 20), ("ranks", 50), ("ports", 50), ("lora", 20), ("moved", 20)],
+    [
+        ("pair", 20),
+        ("copy", 20),
+        ("side", 20),
+        ("quiet", 20),
+        ("ranks", 50),
+        ("ports", 50),
+        ("lora", 20),
+        ("moved", 20),
+    ],
 )
 def test_what_is_one_engine_keeps_its_name(book: Seen, name: str, rate: float) -> None:
     # 10:00 to 11:00.

@@ -10,7 +10,21 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.planted import ENERGY, HOURS, OUTPUT, START_TIME, Samples, Series, board, moment, pod, rising, steady, vllm
+from tests.planted import (
+    ENERGY,
+    HOURS,
+    INPUT,
+    OUTPUT,
+    START_TIME,
+    Samples,
+    Series,
+    board,
+    moment,
+    pod,
+    rising,
+    steady,
+    vllm,
+)
 from tests.shapes import Seen, Shape, shape
 
 RUNNING = "vllm:num_requests_running"
@@ -64,6 +78,16 @@ def powered(name: str) -> Series:
     return ENERGY, board(f"GPU-{name}", f"n-{name}", **pod(f"{name}-0")), rising(250_000)
 
 
+def summed(second: int) -> float:
+    """A sum of three parts, of which one leaves it at noon with what it had."""
+    return 27_000_000 + 300 * second - (9_000_000 + 100 * 12 * HOURS if second >= 12 * HOURS else 0)
+
+
+def passing(second: int) -> float:
+    """What a part has counted that comes, or goes, for a quarter of an hour at noon."""
+    return 9_000_000 + 100 * second if 0 <= second - 12 * HOURS < 900 else 0
+
+
 def engines() -> dict[str, list[Series]]:
     mornings = 12 * HOURS
     return {
@@ -88,11 +112,24 @@ def engines() -> dict[str, list[Series]]:
             *engine("p-strict", lambda s: A * (s + 1_000) if s // 60 % 2 else B * (s + 90_000)),
             # Both have 1,296,000 at noon.
             *engine("p-crossing", answered(lambda s: A * (s + 86_400), lambda s: B * (s + 21_600))),
-            # A part of three leaves a sum at noon with what it had.
-            *engine("p-summed", lambda s: 27_000_000 + 300 * s - (9_000_000 + 100 * mornings if s >= mornings else 0)),
+            # Both halves of the date show the same rise: which halves belong together, their numbers show.
+            *engine("p-summed", summed),
+            *scraped_twice("p-summedtwice", summed),
+            # A part is away for a quarter of an hour; another sum has one more for as long.
+            *engine("p-away", lambda s: 27_000_000 + 300 * s - (9_000_000 + 100 * s if 0 <= s - mornings < 900 else 0)),
+            *engine(
+                "p-guest", lambda s: 27_000_000 + 300 * s + (9_000_000 + 100 * s if 0 <= s - mornings < 900 else 0)
+            ),
             # Neither: half of the falls jump back, and none does to a value that it had.
             *engine("p-deltas", drawn),
             (RUNNING, vllm("p-deltas-0", "p-deltas"), steady(2)),
+            # Each sample shows the same 600 tokens, while requests run; and of an engine that is idle.
+            *(series for name in ("p-even", "p-idle") for series in (*engine(name, lambda _: 600), powered(name))),
+            (RUNNING, vllm("p-even-0", "p-even"), steady(2)),
+            # Answers have another name from noon on; prompts have theirs.
+            powered("p-half"),
+            (OUTPUT, vllm("p-half-0", "p-half"), page(lambda s: 10 * s)[:720]),
+            (INPUT, vllm("p-half-0", "p-half"), page(lambda s: 40 * s)),
             *engine("p-neither", lambda s: A * (s % 7_200) + (500_000 if s // 60 % 120 < 4 and s // 60 % 2 else 0)),
             # Twins: one process at a time.
             *engine("p-hourly", lambda s: A * (s % HOURS)),
@@ -155,6 +192,10 @@ def booked(book: Seen, name: str) -> float | None:
         ("strict", OF_BOTH),
         # All but the step in which a part left.
         ("summed", 300 * 60 * (LAST - 1)),
+        ("summedtwice", 300 * 60 * (LAST - 1)),
+        # All but two steps, and what the part, or its guest, counted in fourteen minutes.
+        ("away", 300 * 60 * (LAST - 2) - 100 * 60 * 14),
+        ("guest", 300 * 60 * (LAST - 2) + 100 * 60 * 14),
         ("stated", sum(drawn(60 * minute) for minute in MINUTES[1:])),
     ],
 )
@@ -205,6 +246,10 @@ def test_a_process_after_another_is_counted_from_its_start(book: Seen, name: str
         # Less than a hundredth: 23 times 30 s of the minute between two processes.
         ("hourly", "", 23 * 30 / (24 * 59 * 60 + 23 * 30)),
         ("deltas", "no_counter", 0),
+        ("even", "no_counter", 0),
+        ("idle", "", 0),
+        # 719 steps of 600 answers, the 300 until noon that no sample shows, and 1,439 steps of 2,400 prompts.
+        ("half", "uncounted_class,unseen_tokens", 431_700 / (431_700 + 1_439 * 2_400)),
     ],
 )
 def test_a_row_says_what_of_it_is_in_doubt(book: Seen, name: str, reasons: str, ratio: float) -> None:
@@ -224,12 +269,17 @@ def test_each_doubt_names_its_engine_and_what_to_do(book: Seen) -> None:
         ("llm/p-crossing-0", "hidden_processes"),
         ("llm/p-dipped-0", "hidden_processes"),
         ("llm/p-summed-0", "part_left_a_sum"),
+        ("llm/p-summedtwice-0", "part_left_a_sum"),
+        ("llm/p-away-0", "part_left_a_sum"),
+        ("llm/p-guest-0", "part_left_a_sum"),
         ("llm/p-deltas-0", "no_counter"),
         ("llm/p-neither-0", "unclear_falls"),
+        ("llm/p-even-0", "no_counter"),
+        ("llm/p-half-0", "uncounted_class"),
     }
-    assert [remedy for _, reason, remedy in rows if reason == "no_counter"] == [
+    assert {remedy for _, reason, remedy in rows if reason == "no_counter"} == {
         "if its source reports what came since the sample before, state `temporality: delta` of the source"
-    ]
+    }
 
 
 def test_the_balance_holds_and_each_landed_series_is_listed_once(book: Seen) -> None:

@@ -2,6 +2,11 @@
 -- and the fleet file state (int_stated_claims) is matched to the engines that report; of a meter of which nothing is
 -- stated, the claimant is the model that is alone on the node, else `__unknown__`. `held_by`: the pod or engine that is
 -- known to hold the board where the claimant is not.
+{# An engine of another pod than the one that the board's labels name. #}
+{% set is_beside %}
+    engine_days.shared_meter = claims.meter and (engine_days.pod <> claims.pod or engine_days.namespace <> claims.namespace)
+{%- endset %}
+
 with claims as (
 
     select * from {{ ref('int_stated_claims') }}
@@ -190,12 +195,9 @@ unnamed_engines as (
     select
         engine_days.date,
         engine_days.engine,
-        lone_boards.meter,
-        engine_spans.first_us,
-        engine_spans.last_us
+        lone_boards.meter
     from engine_days
     inner join lone_boards on engine_days.date = lone_boards.date and engine_days.node = lone_boards.node
-    inner join engine_spans on engine_days.date = engine_spans.date and engine_days.label_engine = engine_spans.engine
     left join claims
         on engine_days.date = claims.date
         and (
@@ -206,6 +208,39 @@ unnamed_engines as (
 
 ),
 
+-- Or it names them in turn: pods that this board alone names.
+pods_in_turn as (
+
+    select
+        date,
+        namespace,
+        pod,
+        min(meter) as meter
+    from claims
+    where meter_scope = 'board' and claim_basis = 'pod_labels' and pod is not null
+    group by date, namespace, pod
+    having min(meter) = max(meter)
+        and count(engine) + count(mig_instance) + count(work) = 0
+
+),
+
+sharing_engines as (
+
+    select * from unnamed_engines
+    union all
+    select
+        engine_days.date,
+        engine_days.engine,
+        pods_in_turn.meter
+    from engine_days
+    inner join pods_in_turn
+        on engine_days.date = pods_in_turn.date
+        and engine_days.namespace is not distinct from pods_in_turn.namespace
+        and engine_days.pod = pods_in_turn.pod
+
+),
+
+-- A gateway holds no board, but what serves its model where no engine reports.
 known_engines_of_dates as (
 
     select
@@ -220,11 +255,15 @@ known_engines_of_dates as (
         engine_days.deployment,
         engine_days.team,
         engine_days.role,
-        unnamed_engines.meter as shared_meter,
-        unnamed_engines.first_us,
-        unnamed_engines.last_us
+        rank() over (
+            partition by engine_days.date, engine_days.model order by case when engine_days.level = 'engine' then 0 else 1 end
+        ) = 1 as serves_its_model,
+        sharing_engines.meter as shared_meter,
+        engine_spans.first_us,
+        engine_spans.last_us
     from engine_days
-    left join unnamed_engines on engine_days.date = unnamed_engines.date and engine_days.engine = unnamed_engines.engine
+    left join sharing_engines on engine_days.date = sharing_engines.date and engine_days.engine = sharing_engines.engine
+    left join engine_spans on engine_days.date = engine_spans.date and engine_days.label_engine = engine_spans.engine
     union all
     select
         date,
@@ -238,6 +277,7 @@ known_engines_of_dates as (
         deployment,
         team,
         role,
+        true as serves_its_model,
         cast(null as {{ dbt.type_string() }}) as shared_meter,
         cast(null as bigint) as first_us,
         cast(null as bigint) as last_us
@@ -266,7 +306,7 @@ matched as (
         engine_days.role as matched_role,
         case when engine_days.shared_meter = claims.meter then engine_days.pod else claims.pod end as matched_pod,
         coalesce(
-            (claims.claim_basis in ('none', 'lone_job') or engine_days.shared_meter = claims.meter) and engine_days.engine is not null, false
+            engine_days.engine is not null and (claims.claim_basis in ('none', 'lone_job') or {{ is_beside }}), false
         ) as is_by_node
     from claims
     left join lone_models
@@ -299,16 +339,24 @@ matched as (
                 claims.claim_basis = 'fleet_file'
                 and (
                     claims.engine in (engine_days.engine, engine_days.label_engine)
-                    or (claims.engine is null and claims.model = engine_days.model)
+                    or (claims.engine is null and claims.model = engine_days.model and engine_days.serves_its_model)
                 )
             )
             or (claims.claim_basis in ('none', 'lone_job') and lone_models.node = engine_days.node)
             or (
                 claims.meter = engine_days.shared_meter
+                and claims.claim_basis = 'pod_labels'
+                and claims.pod is not null
                 and engine_days.first_us - claims.held_start_us <= claims.cap_us
                 and claims.held_end_us - engine_days.last_us <= claims.cap_us
             )
         )
+    -- Where a slice names several of the pods that share its board, each of their engines has it once.
+    qualify not coalesce({{ is_beside }}, false)
+        or row_number() over (
+            partition by claims.date, claims.meter_scope, claims.meter, claims.slice_start_us, engine_days.engine
+            order by case when {{ is_beside }} then 1 else 0 end, claims.namespace, claims.pod
+        ) = 1
 
 ),
 

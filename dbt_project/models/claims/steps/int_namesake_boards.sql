@@ -1,6 +1,6 @@
 -- Which of several engines of one name (int_engine_namesakes) a board is of, by the label that separates them: one
--- row per date, board, container that its labels name and name of engines. A board without that label, or with another
--- value in it, has no row.
+-- row per date, board, container that its labels name and name of engines. A board whose value in it, or whose lack of it,
+-- is none of theirs has no row.
 {% set key = ['date', 'meter', 'container', 'label_engine'] %}
 
 with board_labels as (
@@ -48,11 +48,17 @@ separated as (
         board_labels.meter,
         coalesce(board_labels.container, '') as container,
         separating_labels.label_engine,
-        case separating_labels.attribute
-            when 'container' then board_labels.container
-            when 'cluster' then series.cluster
-            else {{ label_value('raw_series.labels', 'separating_labels.label') }}
-        end as value
+        coalesce(
+            nullif(
+                case separating_labels.attribute
+                    when 'container' then board_labels.container
+                    when 'cluster' then series.cluster
+                    else {{ label_value('raw_series.labels', 'separating_labels.label') }}
+                end,
+                ''
+            ),
+            'no ' || separating_labels.label
+        ) as value
     from board_labels
     inner join separating_labels on board_labels.date = separating_labels.date
     inner join series on board_labels.series_id = series.series_id

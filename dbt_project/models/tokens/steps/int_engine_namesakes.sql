@@ -1,6 +1,7 @@
 -- Engines of one name that are there at once and are not one process: pods of one name in two clusters, containers of
 -- one pod, bare engines whose address was replaced by their host's name. One row per date and scrape target of such a
--- name, with the label that separates them, and what the target has in it. Decided from that date alone.
+-- name, with the label that separates them, and what the target has in it, also where that is nothing. Decided from that
+-- date alone.
 {# A pod has one address. Its ports separate data-parallel ranks, which are one engine. #}
 {% set labels_of_addresses = ['instance', 'job', 'endpoint', 'port', 'service'] %}
 {% set named = ['date', 'source', 'engine'] %}
@@ -137,7 +138,7 @@ apart as (
 
 ),
 
-target_labels as (
+present_labels as (
 
     select
         {{ columns_of('target_days', named) }},
@@ -154,6 +155,24 @@ target_labels as (
 
 ),
 
+target_labels as (
+
+    select
+        {{ columns_of('named_labels', named) }},
+        targets_of_names.target,
+        named_labels.label,
+        coalesce(present_labels.value, 'no ' || named_labels.label) as value,
+        case when present_labels.target is null then 1 else 0 end as is_missing
+    from (select distinct {{ named | join(', ') }}, label from present_labels) as named_labels
+    inner join (select distinct {{ named | join(', ') }}, target from present_labels) as targets_of_names
+        on {{ equal_keys('named_labels', 'targets_of_names', named) }}
+    left join present_labels
+        on {{ equal_keys('named_labels', 'present_labels', named) }}
+        and targets_of_names.target = present_labels.target
+        and named_labels.label = present_labels.label
+
+),
+
 differing_labels as (
 
     select
@@ -161,6 +180,7 @@ differing_labels as (
         apart.engine,
         one.label,
         min(label_catalog.attribute) as attribute,
+        max(greatest(one.is_missing, other.is_missing)) as is_missing,
         count(*) as separated
     from apart
     inner join target_labels as one on {{ equal_keys('apart', 'one', named) }} and apart.target = one.target
@@ -174,13 +194,13 @@ differing_labels as (
 
 ),
 
--- Of labels that separate as many: the cluster's, the container's, the first by name.
+-- Of labels that separate as many: one that all have, the cluster's, the container's, the first by name.
 separating_labels as (
 
     select *
     from differing_labels
     qualify row_number() over (
-        partition by date, engine order by separated desc, coalesce(attribute, 'other'), label
+        partition by date, engine order by separated desc, is_missing, coalesce(attribute, 'other'), label
     ) = 1
 
 ),

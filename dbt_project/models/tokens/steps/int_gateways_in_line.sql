@@ -1,8 +1,9 @@
 -- Gateways in line: what one passes on, another one counts again. Two gateways of a model count one stream where what
 -- they have counted since midnight differs by a constant at every sample, within what moved between two scrapes of the
--- other; side by side, each has requests of its own, and the difference drifts. What the counts do not show: halves that are
--- equal to the token at every scrape are taken for one stream; a gateway that passes on a part of what another one has
--- is taken for one beside it; and which of the two is nearer to the engines, so the longer count is kept, then the
+-- other; side by side, each has requests of its own, and the difference drifts. One counts a part of what another one has
+-- where the difference never shrinks, and what moves faster in the part does so in the whole. What the counts do not show:
+-- halves that are equal to the token at every scrape are taken for one stream; a part that is small beside the whole is
+-- taken for another stream; and which of the two is nearer to the engines, so the longer count is kept, then the
 -- better rank, then the first name. Book and balance read this choice. One row per date and gateway that is not added.
 with series as (
 
@@ -214,21 +215,95 @@ beside as (
 
 ),
 
--- Ten samples that differ, and a thousandth for what a retry or a broken stream makes different.
-compared as (
+-- How far the smaller of two has come up on the larger one again since the difference was largest.
+drifted as (
+
+    select
+        *,
+        greatest(
+            case when is_kept then 0 else max(other_before - tokens) over earlier - (other_after - tokens) end,
+            case when is_kept then max(tokens - other_after) over earlier - (tokens - other_before) else 0 end
+        ) as shrunk
+    from beside
+    where tokens is not null and other_before is not null and other_after is not null
+    window earlier as (
+        partition by date, model, token_class, engine, metric, other_engine, other_metric order by observed_us
+    )
+
+),
+
+-- How much faster than in the five minutes before each of them moves.
+bins as (
 
     select
         date,
         model,
         token_class,
         engine,
+        metric,
         other_engine,
-        is_kept,
-        count(distinct tokens) >= 10
-        and max(other_before - tokens) <= min(other_after - tokens) + 0.001 * max(most_tokens) as is_one_stream
-    from beside
-    where tokens is not null and other_before is not null and other_after is not null
-    group by date, model, token_class, engine, metric, other_engine, other_metric, is_kept
+        other_metric,
+        {{ int_div('observed_us', '300000000') }} as bin,
+        max(tokens) as tokens,
+        max(other_before) as other_tokens
+    from drifted
+    group by date, model, token_class, engine, metric, other_engine, other_metric, {{ int_div('observed_us', '300000000') }}
+
+),
+
+quickened as (
+
+    select
+        *,
+        tokens - 2 * lag(tokens) over bin_window + lag(tokens, 2) over bin_window as quicker,
+        other_tokens - 2 * lag(other_tokens) over bin_window + lag(other_tokens, 2) over bin_window as other_quicker
+    from bins
+    window bin_window as (partition by date, model, token_class, engine, metric, other_engine, other_metric order by bin)
+
+),
+
+correlated as (
+
+    select
+        date,
+        model,
+        token_class,
+        engine,
+        metric,
+        other_engine,
+        other_metric,
+        -- A constant pace is no evidence.
+        count(quicker) >= 36
+        and max(abs(quicker)) > 0
+        and max(abs(other_quicker)) > 0
+        and coalesce(corr(quicker, other_quicker), 0) >= 0.4 as is_in_step
+    from quickened
+    group by date, model, token_class, engine, metric, other_engine, other_metric
+
+),
+
+-- Ten samples that differ, and a thousandth for what a retry or a broken stream makes different.
+compared as (
+
+    select
+        drifted.date,
+        drifted.model,
+        drifted.token_class,
+        drifted.engine,
+        drifted.other_engine,
+        drifted.is_kept,
+        count(distinct drifted.tokens) >= 10
+        and (
+            max(drifted.other_before - drifted.tokens)
+            <= min(drifted.other_after - drifted.tokens) + 0.001 * max(drifted.most_tokens)
+            or (max(drifted.shrunk) <= 0.001 * max(drifted.most_tokens) and max(case when correlated.is_in_step then 1 else 0 end) = 1)
+        ) as is_one_stream
+    from drifted
+    inner join correlated
+        on {{ equal_keys('drifted', 'correlated', ['date', 'model', 'token_class', 'engine', 'metric', 'other_engine', 'other_metric']) }}
+    group by
+        drifted.date, drifted.model, drifted.token_class, drifted.engine, drifted.metric, drifted.other_engine,
+        drifted.other_metric, drifted.is_kept
 
 ),
 

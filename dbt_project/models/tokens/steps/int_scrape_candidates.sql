@@ -19,6 +19,13 @@ engine_targets as (
 
 ),
 
+-- One process of several that answer for a page is seen on the other page as well, under the same number.
+tracks as (
+
+    select series_id, max(track) as track from {{ ref('stg_series_parts') }} where track is not null group by series_id
+
+),
+
 counter_days as (
 
     select
@@ -27,9 +34,11 @@ counter_days as (
         targets.metric,
         targets.exporter_labels,
         targets.series_id,
+        coalesce(max(tracks.track), 1) as track,
         max(series_days.last_value) - min(series_days.first_value) as risen
     from targets
     inner join series_days on targets.series_id = series_days.series_id
+    left join tracks on targets.series_id = tracks.series_id
     where targets.quantity = 'tokens'
     group by series_days.date, targets.target, targets.metric, targets.exporter_labels, targets.series_id
 
@@ -178,9 +187,10 @@ pair_counters as (
         and candidates.other_target = other.target
         and one.metric = other.metric
         and one.exporter_labels = other.exporter_labels
+        and one.track = other.track
     qualify row_number() over (
         partition by candidates.date, candidates.target, candidates.other_target
-        order by one.risen + other.risen desc, one.metric, one.exporter_labels
+        order by one.risen + other.risen desc, one.metric, one.exporter_labels, one.track
     ) = 1
 
 ),

@@ -59,6 +59,13 @@ reported_series as (
 
 ),
 
+-- `replica` is Ray's beside another label of its agent; by itself it is how servers of one page differ.
+ray_series as (
+
+    select distinct series_id from labels where label in ('ReplicaId', 'WorkerId', 'SessionName') and value <> ''
+
+),
+
 -- A server keeps a label of the page that it has a label of its own for under another name.
 page_labels as (
 
@@ -69,9 +76,11 @@ page_labels as (
         coalesce(exporter_labels.label, tenant_labels.label) as exporter_label
     from reported_series
     inner join labels on reported_series.series_id = labels.series_id
+    left join ray_series on reported_series.series_id = ray_series.series_id
     left join exporter_labels
         on reported_series.source_kind = exporter_labels.source_kind
         and case when substr(labels.label, 1, 9) = 'exported_' then substr(labels.label, 10) else labels.label end = exporter_labels.label
+        and (exporter_labels.label <> 'replica' or ray_series.series_id is not null)
     left join tenant_labels
         on reported_series.source = tenant_labels.source
         and reported_series.level in ('frontend', 'gateway')

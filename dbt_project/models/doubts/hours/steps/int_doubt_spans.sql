@@ -55,6 +55,51 @@ engine_seconds as (
 
 ),
 
+-- Prompts are counted for hours in which answers are not, or the reverse: one of them has a name there that is not known.
+half_counted as (
+
+    select
+        date,
+        engine,
+        {% for own, other in [('input', 'output'), ('output', 'input')] -%}
+        {{ var('grid_seconds') }} * sum(case when {{ own }}_tokens is null and {{ other }}_tokens > 0 then 1 else 0 end) as {{ own }}_seconds,
+        {{ ratio(
+            'sum(case when ' ~ own ~ '_tokens is null then ' ~ other ~ '_tokens end)', 'sum(' ~ other ~ '_tokens)'
+        ) }} as {{ own }}_ratio{{ ',' if not loop.last }}
+        {% endfor %}
+    from (
+        select
+            date,
+            engine,
+            interval_start_at,
+            sum(case when token_class = 'input' then tokens end) as input_tokens,
+            sum(case when token_class = 'output' then tokens end) as output_tokens
+        from token_ledger
+        where engine not like 'gateway:%'
+        group by date, engine, interval_start_at
+    ) as intervals
+    group by date, engine
+    having count(input_tokens) > 0 and count(output_tokens) > 0
+
+),
+
+-- Requests run for an hour, and no counter moves.
+unmoved as (
+
+    select
+        engine_days.date,
+        engine_days.engine
+    from (
+        select date, engine, sum(active_seconds) as active_seconds from {{ ref('energy_ledger') }}
+        where {{ in_run('date') }}
+        group by date, engine
+    ) as engine_days
+    inner join (select date, engine from token_ledger group by date, engine having max(tokens) = 0) as counters
+        on engine_days.date = counters.date and engine_days.engine = counters.engine
+    where engine_days.active_seconds >= 3600
+
+),
+
 pairs as (
 
     select * from {{ ref('int_scrape_pairs') }} where basis = 'suspected'
@@ -177,6 +222,27 @@ engine_days as (
     where abs(token_days.cross_check_ratio) > greatest(0.05, coalesce({{ lag_seconds }} / engine_seconds.seconds, 0))
         and (token_days.engine not like 'gateway:%' or token_days.cross_check_ratio > 0)
     union all
+    {% for token_class in ['input', 'output'] -%}
+    select
+        date,
+        'uncounted_class' as reason,
+        engine,
+        '{{ token_class }}' as token_class,
+        cast(null as double) as unbooked_tokens,
+        {{ rounded_text(token_class ~ '_seconds') }} || ' s without its {{ token_class }} tokens' as evidence
+    from half_counted
+    where {{ token_class }}_seconds >= 3600 and {{ token_class }}_ratio >= {{ doubt_threshold() }}
+    union all
+    {% endfor -%}
+    select
+        date,
+        'no_counter' as reason,
+        engine,
+        cast(null as {{ dbt.type_string() }}) as token_class,
+        cast(null as double) as unbooked_tokens,
+        'requests run, and no counter moves' as evidence
+    from unmoved
+    union all
     select distinct
         date,
         'conflicting_role' as reason,
@@ -205,7 +271,7 @@ engine_days as (
         engine,
         cast(null as {{ dbt.type_string() }}) as token_class,
         cast(null as double) as unbooked_tokens,
-        {{ rounded_text('found', 3) }} || ' ' || unit || ', ' || expected as evidence
+        coalesce({{ rounded_text('found', 3) }}, 'no') || ' ' || unit || ', ' || expected as evidence
     from failed_entities
     where engine is not null
     union all
@@ -244,7 +310,7 @@ meter_doubts as (
         failed_entities.meter,
         dates.start_us as from_us,
         dates.end_us as to_us,
-        {{ rounded_text('failed_entities.found', 3) }} || ' ' || failed_entities.unit || ', ' || failed_entities.expected as evidence
+        coalesce({{ rounded_text('failed_entities.found', 3) }}, 'no') || ' ' || failed_entities.unit || ', ' || failed_entities.expected as evidence
     from failed_entities
     inner join dates on failed_entities.date = dates.date
     where failed_entities.meter is not null

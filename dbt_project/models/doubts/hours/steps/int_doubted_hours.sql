@@ -115,6 +115,7 @@ without_tokens as (
         on energy_ledger.date = engine_tokens.date
         and energy_ledger.engine = engine_tokens.engine
         and coalesce(token_spans.token_class, 'output') = engine_tokens.token_class
+        and engine_tokens.tokens > 0
     where engine_tokens.engine is null and token_spans.reason in ('no_counter', 'unclear_falls')
 
 ),
