@@ -88,6 +88,8 @@ reading_days as (
 
 ),
 
+-- A reading goes on whatever its engine is called on the next date: of a date outside of the run the names that tell
+-- engines of one name apart are not known.
 neighboured as (
 
     select
@@ -96,7 +98,7 @@ neighboured as (
         lead(first_us) over reading_window as next_us,
         lead(first_value) over reading_window as next_value
     from reading_days
-    window reading_window as (partition by reading_id, engine, token_class order by date)
+    window reading_window as (partition by reading_id, token_class order by date)
 
 ),
 
