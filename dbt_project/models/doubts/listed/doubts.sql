@@ -1,6 +1,25 @@
 -- What is in doubt, of which entity, how much rests on it, and what to do: the doubts of each date, those of whole months,
 -- and costs that are unusual. A month's doubt has the last date of the month.
 {{ config(replaces='all') }}
+{# By name: Spark has a table's date as its last column. #}
+{% set columns %}
+        date,
+        reason,
+        figure,
+        direction,
+        entity_kind,
+        entity,
+        since_at,
+        until_at,
+        doubted_joules,
+        doubted_tokens,
+        unbooked_tokens,
+        doubted_usd,
+        token_classes,
+        meaning,
+        evidence,
+        remedy
+{% endset %}
 
 with dates as (
 
@@ -97,9 +116,13 @@ late as (
 
 final as (
 
-    select * from dates
+    select
+{{ columns }}
+    from dates
     union all
-    select * from late
+    select
+{{ columns }}
+    from late
 
 )
 
