@@ -212,11 +212,11 @@ def test_a_name_that_litellm_reads_as_a_pattern_is_left_out_of_its_files(
     """It would be the price of every model without one of its own."""
     change(tiny, f"update marts.token_prices set model = '{name}' where model = 'even'")
     folder = exported(tiny)
-    said = f"{name}: not in LiteLLM's files, which would take it for a pattern of models"
-    assert said in capsys.readouterr().out.splitlines()
+    note = f"{name}: not in LiteLLM's files, which would take it for a pattern of models"
+    assert note in capsys.readouterr().out.splitlines()
     for utilisation in ("actual", "target"):
         assert name not in model_list(folder / f"litellm_{utilisation}.yaml")
-        assert f"# {said}" in (folder / f"litellm_{utilisation}.yaml").read_text(encoding="utf-8").splitlines()
+        assert f"# {note}" in (folder / f"litellm_{utilisation}.yaml").read_text(encoding="utf-8").splitlines()
     models = json.loads((folder / "langfuse_actual.json").read_text(encoding="utf-8"))["models"]
     assert name in [one["modelName"] for one in models]
 

@@ -35,7 +35,7 @@ def _days() -> dict[str, list[dict[str, Any]]]:
         "marts_fleet_daily": [
             fleet_day(
                 NEWEST - timedelta(days=days), idle_joules=5e5 + 1e4 * (days % 3),
-                facility_energy_kwh=0.5 + 0.1 * (days % 3),
+                facility_energy_kwh=0.5 + 0.1 * (days % 3), doubt_reasons="",
             )
             for days in range(17)
         ],
@@ -49,7 +49,7 @@ def _days() -> dict[str, list[dict[str, Any]]]:
             )
         ],
         "marts_model_daily": [
-            *(model_day(NEWEST, model) for model in MODELS),
+            *(model_day(NEWEST, model, doubt_reasons="") for model in MODELS),
             # A row that is metered by node, beside those that are metered by board.
             model_day(NEWEST, "m1", meter_scope="node"),
             model_day(NEWEST, "__unallocated__", output_tokens=None),
@@ -209,22 +209,22 @@ def _months() -> dict[str, list[dict[str, Any]]]:
     month = {
         "site": "west", "booked_hours": 665, "month_hours": 744, "closed_cost_usd": 100, "adjustment_usd": 7,
         "known_cost_usd": 93, "idle_cost_usd": 60, "forecast_usd": 120, "is_cost_complete": True, "currency": "EUR",
-        "closed_cost_in_currency": 90,
+        "closed_cost_in_currency": 90, "doubt_reasons": "",
     }  # fmt: skip
     states = (("open", MONTH), ("closed", MONTH.replace(month=9)), ("adjusted", MONTH.replace(month=8)))
     paid = {
         "month": MONTH, "site": "west", "closed_cost_usd": 10, "known_cost_usd": 10, "is_cost_complete": True,
         "currency": "EUR",
     }  # fmt: skip
+    payer = {**paid, "tenant": "acme", "model": "m1", "output_tokens": 1e6, "doubt_reasons": ""}
     invoice = {"month": MONTH, "site": "west", "billed_usd": 103, "computed_usd": 100}
-    kind = {"month": MONTH, "site": "west", "model": "m1", "tokens": 1e6, "known_cost_usd": 5}
+    kind = {"month": MONTH, "site": "west", "model": "m1", "tokens": 1e6, "known_cost_usd": 5, "doubt_reasons": ""}
     return {
         "finance_months": [{**month, "status": status, "month": on} for status, on in states],
         "finance_cost": [{**paid, "team": "a", "model": "m1", "part": "energy", "is_cash": True}],
         # The thirteenth is with all others.
         "finance_chargeback": [
-            {**paid, "payer": f"team {number:02}", "tenant": "acme", "model": "m1", "output_tokens": 1e6}
-            for number in range(14)
+            {**payer, "payer": f"team {number:02}"} for number in range(14)
         ],
         "finance_unit_cost": [{**kind, "token_kind": "output", "list_cost_usd": 3}, {**kind, "token_kind": "input"}],
         "finance_budgets": [

@@ -131,7 +131,7 @@ def test_a_damaged_file_hides_nothing_else_and_the_next_tick_writes_another(tmp_
     for state, last in ((seen, None), (before, first)):
         (problem,) = state.renew(fleet)
         assert problem.startswith("today: IOException: ")
-        assert state.renew(fleet) == []  # it is told once
+        assert state.renew(fleet) == []  # it is reported once
         assert state.state.today == last
         assert state.report == "the report"
         assert state.state.last_day is not None

@@ -208,19 +208,38 @@ unnamed_engines as (
 
 ),
 
--- Or it names them in turn: pods that this board alone names.
-pods_in_turn as (
+-- Or it names them in turn, each again after another one: pods that this board alone names. A pod that takes over from
+-- another one is named after it.
+pod_spans as (
 
     select
         date,
         namespace,
         pod,
-        min(meter) as meter
+        min(meter) as meter,
+        min(held_start_us) as from_us,
+        max(held_end_us) as to_us
     from claims
     where meter_scope = 'board' and claim_basis = 'pod_labels' and pod is not null
     group by date, namespace, pod
     having min(meter) = max(meter)
         and count(engine) + count(mig_instance) + count(work) = 0
+
+),
+
+pods_in_turn as (
+
+    select distinct
+        pods.date,
+        pods.namespace,
+        pods.pod,
+        pods.meter
+    from pod_spans as pods
+    inner join pod_spans as others
+        on {{ equal_keys('pods', 'others', ['date', 'meter']) }}
+        and (pods.pod <> others.pod or pods.namespace <> others.namespace)
+        and pods.from_us < others.to_us
+        and others.from_us < pods.to_us
 
 ),
 

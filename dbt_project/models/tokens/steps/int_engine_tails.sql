@@ -88,8 +88,8 @@ reading_days as (
 
 ),
 
--- A reading goes on whatever its engine is called on the next date: of a date outside of the run the names that tell
--- engines of one name apart are not known.
+-- A reading goes on whatever its engine is called on the next date: which of several engines of one name it is of, is not
+-- known of a date outside of the run.
 neighboured as (
 
     select
