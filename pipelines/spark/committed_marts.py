@@ -45,6 +45,7 @@ REMADE = frozenset(
         "cost_anomalies_daily",
         "cost_change_daily",
         "deployment_usage",
+        "doubts",
         "efficiency_curve",
         "efficiency_curve_daily",
         "free_boards",
