@@ -68,8 +68,10 @@ OPERATOR = {
     ),
     "What is in doubt: why, how much, and what to do": (
         "select date, reason, entity, figure, direction,"
-        " if(figure = 'energy', doubted_joules, ifnull(doubted_tokens, unbooked_tokens)),"
-        " if(figure = 'energy', 'J', concat('tokens', if(doubted_tokens is null, ', not booked', ''))),"
+        " case figure when 'energy' then doubted_joules when 'money' then doubted_usd"
+        " else ifnull(doubted_tokens, unbooked_tokens) end,"
+        " case figure when 'energy' then 'J' when 'money' then 'USD'"
+        " else concat('tokens', if(doubted_tokens is null, ', not booked', '')) end,"
         " evidence, remedy from marts.doubts where {dates}"
     ),
     "Held-back dates: what fails, and what to do": (
