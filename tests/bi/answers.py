@@ -14,7 +14,12 @@ STEPS = ("calendar", "coverage", "price", "volume", "efficiency", "idle", "new",
 MONTH = "strftime(month, '%Y-%m')"
 MONTH_COSTS = "(select *, billing_month as month from marts.cost_daily where basis = 'fully_loaded')"
 # One reason at most is planted; a row with neither joules nor tokens was not assessed.
-IN_DOUBT = "if(bool_or(doubt_reasons is not null), coalesce(max(nullif(doubt_reasons, '')), 'none'), null)"
+IN_DOUBT = (
+    "if(bool_or(doubt_reasons is not null),"
+    " coalesce(replace(max(nullif(doubt_reasons, '')), ',', ', '), 'none'), null)"
+)
+    "if(bool_or(doubt_reasons is not null), coalesce(replace(max(nullif(doubt_reasons, '')), ',', ', '), 'none'), null)"
+)
 
 OPERATOR = {
     "Joules per output token, J/token (board meters)": (
@@ -68,8 +73,10 @@ OPERATOR = {
     ),
     "What is in doubt: why, how much, and what to do": (
         "select date, reason, entity, figure, direction,"
-        " if(figure = 'energy', doubted_joules, ifnull(doubted_tokens, unbooked_tokens)),"
-        " if(figure = 'energy', 'J', concat('tokens', if(doubted_tokens is null, ', not booked', ''))),"
+        " case figure when 'energy' then doubted_joules when 'money' then doubted_usd"
+        " else ifnull(doubted_tokens, unbooked_tokens) end,"
+        " case figure when 'energy' then 'J' when 'money' then 'USD'"
+        " else concat('tokens', if(doubted_tokens is null, ', not booked', '')) end,"
         " evidence, remedy from marts.doubts where {dates}"
     ),
     "Held-back dates: what fails, and what to do": (
@@ -93,7 +100,8 @@ FINANCE = {
     "Months: booked share in %, cost in USD (all months)": (
         f"select {MONTH}, site, status, booked_hours / month_hours, closed_cost_usd, adjustment_usd,"
         " known_cost_usd, idle_cost_usd, forecast_usd, is_cost_complete,"
-        " ifnull(nullif(doubt_reasons, ''), if(doubt_reasons is null, null, 'none')) from finance.months"
+        " ifnull(nullif(replace(doubt_reasons, ',', ', '), ''), if(doubt_reasons is null, null, 'none'))"
+        " from finance.months"
     ),
     "Cost by part, USD": (
         # No month is closed, so what is charged is what is known.
