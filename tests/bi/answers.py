@@ -15,9 +15,6 @@ MONTH = "strftime(month, '%Y-%m')"
 MONTH_COSTS = "(select *, billing_month as month from marts.cost_daily where basis = 'fully_loaded')"
 # One reason at most is planted; a row with neither joules nor tokens was not assessed.
 IN_DOUBT = (
-    "if(bool_or(doubt_reasons is not null),"
-    " coalesce(replace(max(nullif(doubt_reasons, '')), ',', ', '), 'none'), null)"
-)
     "if(bool_or(doubt_reasons is not null), coalesce(replace(max(nullif(doubt_reasons, '')), ',', ', '), 'none'), null)"
 )
 

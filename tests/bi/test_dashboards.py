@@ -207,7 +207,8 @@ def test_every_chart_returns_the_numbers_of_the_snapshot(
     assert published.answer(unusual, month=NEWEST)[0][4:] == (900, 700, 200)
     assert all(published.answer(title) for title in ANSWERS)
     for title in (one for one in ANSWERS if one.startswith(IN_DOUBT)):
-        assert {row[-1] for row in published.answer(title)} >= {"hidden_processes", "none"}, title
+        words = {word for row in published.answer(title) if row[-1] for word in row[-1].split(", ")}
+        assert words >= {"hidden_processes", "none"}, title
 
 
 def test_a_date_filter_reaches_a_chart(server: superset_server.Superset, published: Published) -> None:
