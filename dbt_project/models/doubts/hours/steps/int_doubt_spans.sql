@@ -62,7 +62,8 @@ half_counted as (
         date,
         engine,
         {% for own, other in [('input', 'output'), ('output', 'input')] -%}
-        {{ var('grid_seconds') }} * sum(case when {{ own }}_tokens is null and {{ other }}_tokens > 0 then 1 else 0 end) as {{ own }}_seconds,
+        {{ var('grid_seconds') }} * sum(case when {{ own }}_tokens is null and {{ other }}_tokens > 0 then 1 else 0 end)
+            as {{ own }}_seconds,
         {{ ratio(
             'sum(case when ' ~ own ~ '_tokens is null then ' ~ other ~ '_tokens end)', 'sum(' ~ other ~ '_tokens)'
         ) }} as {{ own }}_ratio{{ ',' if not loop.last }}
@@ -310,7 +311,8 @@ meter_doubts as (
         failed_entities.meter,
         dates.start_us as from_us,
         dates.end_us as to_us,
-        coalesce({{ rounded_text('failed_entities.found', 3) }}, 'no') || ' ' || failed_entities.unit || ', ' || failed_entities.expected as evidence
+        coalesce({{ rounded_text('failed_entities.found', 3) }}, 'no') || ' ' || failed_entities.unit || ', '
+            || failed_entities.expected as evidence
     from failed_entities
     inner join dates on failed_entities.date = dates.date
     where failed_entities.meter is not null
