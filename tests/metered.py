@@ -2,7 +2,8 @@
 
 Seconds are the processor's, not the wall's: of a test with what its fixtures took, which goes to the first test that
 asks for them. A process counts once a test has waited for it. A command in a forked process (`tests.commands`) reports
-its own; what the server that forks it loads, once per worker, does not count. Add here what else is counted while tests
+its own; what the server that forks it loads, once per worker, does not count. A failure is printed when it happens,
+too: `.ci/run` stops a suite that is late, and then pytest sums nothing up. Add here what else is counted while tests
 run. Keep out how much of it there may be: that is `tests.budget`.
 """
 
@@ -61,6 +62,11 @@ class Meter:
             return (yield)
         finally:
             self.tests[item.nodeid] = core_seconds() - before
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not hasattr(self.config, "workerinput"):
+            reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+            reporter.write_line(f"\nFAILED {report.nodeid}\n{report.longreprtext}")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
