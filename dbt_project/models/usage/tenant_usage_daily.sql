@@ -1,5 +1,5 @@
 -- What each tenant used of each model, and what no logged request explains: shares of each hour, summed to dates.
--- tenant_daily adds the full cost.
+-- tenant_daily adds the full cost. Keys of tenants are random: who has a share's last digit follows who asked first.
 {% set keys = ['date', 'billing_month'] + model_keys() %}
 {% set classes = tenant_token_facts() %}
 {% set facts = tenant_facts() %}
@@ -39,6 +39,7 @@ asked as (
         tenant_hours.request_team,
         tenant_hours.tenant,
         tenant_hours.requests,
+        tenant_hours.first_asked,
         {{ columns_of(
             'tenant_hours',
             [
@@ -83,7 +84,7 @@ running as (
         hour_window as (partition by {{ hour_keys | join(', ') }}),
         running_window as (
             partition by {{ hour_keys | join(', ') }}
-            order by coalesce(request_team, ''), request_team, tenant
+            order by coalesce(request_team, ''), request_team, first_asked, asked_tokens, tenant
             rows unbounded preceding
         )
 

@@ -35,7 +35,7 @@ from tests.planted import (
 HOUR_JOULES, DAY_JOULES = 1_296_000, 31_104_000
 TEN = 10 * HOURS
 # Model -> output and input tokens a second that its engine counts.
-COUNTED = {"logged": (1, 4), "over": (1, 0), "silent": (1, 4), "uncounted": (0, 0)}
+COUNTED = {"logged": (1, 4), "over": (1, 0), "silent": (1, 4), "uncounted": (0, 0), "sevenths": (1, 0)}
 PLACES = [*COUNTED, "left", "right"]
 
 
@@ -88,6 +88,12 @@ EDGE = [
     # One names its engine; the other's 4,000 are 3,000 of the left and 1,000 of the right.
     asked("any", "zeta", 800, engine="right/right-0"),
     asked("twins", "acme", 4_000),
+    # They asked in another order than that of their keys.
+    *(
+        asked("sevenths", tenant, 1_000, created=f"{DAY}T10:0{minute}:00Z")
+        for minute, tenant in enumerate(("zero", "zeta", "delta", "acme"))
+    ),
+    asked("sevenths", "echo", 3_000),
 ]
 # An engine's own log of the same requests, without names.
 AUDIT = [asked("logged", None, 2_520, 7_200)]
@@ -142,7 +148,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
             {"name": "gateway", "kind": "litellm", "path": "gateway.jsonl"},
         ],
     )
-    name_keys(planted, "acme", "zeta", "zero")
+    name_keys(planted, "acme", "delta", "echo", "zeta", "zero")
     planted.run()
     return planted
 
@@ -165,6 +171,13 @@ def test_tenants_have_their_logged_tokens_and_an_hours_share_of_the_joules(book:
         # Of the hour 40 %, and the 23 others.
         "__unattributed__": (0, 24 * 14_400 - 7_200, 24 * 3_600 - 2_520, DAY_JOULES - 0.6 * HOUR_JOULES),
     }
+
+
+def test_who_has_the_last_digit_follows_the_requests_and_not_the_random_keys(book: Book) -> None:
+    """A seventh of the hour's 1,296,000 J is 185,142.857142857… J: up to the fourth who asked they are 740,571.428571."""
+    found = {tenant: amounts[3] for tenant, amounts in usage(book, "sevenths").items()}
+    assert found["zero"] == found["zeta"] == found["delta"] == 185_142.857143
+    assert found["acme"] == 185_142.857142
 
 
 def test_what_a_gateways_cache_answered_and_what_a_second_log_repeats_is_left_out(book: Book) -> None:
@@ -255,7 +268,7 @@ def test_tenants_add_up_to_models_and_costs_to_the_last_digit(book: Book) -> Non
         )
         == []
     )
-    assert book.query("select count(*) from marts.tenant_daily where allocation_cost_usd is not null") == [(16,)]
+    assert book.query("select count(*) from marts.tenant_daily where allocation_cost_usd is not null") == [(22,)]
 
 
 def test_the_tests_of_the_marts_hold(book: Book) -> None:

@@ -143,6 +143,7 @@ hours as (
         counters.metric,
         counters.rank,
         {{ exact_sum('dated_cells.risen') }} as tokens,
+        min(dated_cells.reading_id) as first_series_id,
         max(dated_cells.covered_us) as covered_us
     from dated_cells
     inner join counters
@@ -205,6 +206,7 @@ counted as (
         hours.tenant,
         case when hours.team is not null or hours.tenant is not null then 1 else 0 end as names_who_asked,
         max(hours.covered_us) as covered_us,
+        min(hours.first_series_id) as first_series_id,
         {{ exact_sum("case when hours.token_class = 'input' then hours.tokens end") }} as input_tokens,
         {{ exact_sum("case when hours.token_class = 'cached_input' then hours.tokens end") }} as cached_input_tokens,
         {{ exact_sum("case when hours.token_class = 'output' then hours.tokens end") }} as output_tokens
@@ -278,6 +280,7 @@ counted_parts as (
         counted.team,
         counted.tenant,
         counted.names_who_asked,
+        counted.first_series_id,
         {% for fact in ['input_tokens', 'cached_input_tokens', 'output_tokens'] -%}
         case
             when chosen_sources.part = 1 then counted.{{ fact }}
@@ -302,6 +305,7 @@ final as (
         {{ name_of_source('team') }} as request_team,
         coalesce({{ name_of_source('tenant') }}, {{ unknown() }}) as tenant,
         names_who_asked,
+        first_series_id,
         input_tokens,
         least(input_tokens, coalesce(cached_input_tokens, 0)) as cached_input_tokens,
         input_tokens - least(input_tokens, coalesce(cached_input_tokens, 0)) as computed_input_tokens,

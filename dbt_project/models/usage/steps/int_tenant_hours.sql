@@ -46,6 +46,7 @@ source_hours as (
     select
         {{ (asked_keys + ['source', 'names_who_asked']) | join(', ') }},
         {{ exact_sum('1') }} as requests,
+        min(concat(cast({{ epoch_us('started_at') }} as {{ dbt.type_string() }}), ' ', coalesce(request_id, ''))) as first_asked,
         {% for class in classes -%}
         {{ exact_sum('coalesce(' ~ class ~ ', 0)') }} as {{ class }}{{ ',' if not loop.last }}
         {% endfor %},
@@ -64,6 +65,7 @@ source_hours as (
         tenant_counters.source,
         tenant_counters.names_who_asked,
         cast(null as {{ exact_type() }}) as requests,
+        min(cast(tenant_counters.first_series_id as {{ dbt.type_string() }})) as first_asked,
         {% for class in classes -%}
         {{ exact_sum('coalesce(tenant_counters.' ~ class ~ ', 0)') }} as {{ class }},
         {% endfor -%}
@@ -91,6 +93,7 @@ asked as (
     select
         {{ asked_keys | join(', ') }},
         {{ exact_sum('requests') }} as requests,
+        min(first_asked) as first_asked,
         {% for class in classes -%}
         {{ exact_sum(class) }} as {{ class }}{{ ',' if not loop.last }}
         {% endfor %}
@@ -117,6 +120,7 @@ placed as (
         {% endfor -%}
         asked.request_team,
         asked.tenant,
+        asked.first_asked,
         {{ exact(
             'cast(asked.requests as double) * coalesce('
                 ~ ratio(
@@ -146,6 +150,7 @@ final as (
     select
         {{ (['date', 'hour_start_at', 'billing_month', 'is_served'] + model_keys() + ['request_team', 'tenant']) | join(', ') }},
         {{ exact_sum('requests') }} as requests,
+        min(first_asked) as first_asked,
         {% for class in classes -%}
         {{ exact_sum(class) }} as logged_{{ class }}{{ ',' if not loop.last }}
         {% endfor %}
