@@ -68,7 +68,8 @@ def test_serve_ticks_books_the_night_and_answers_prometheus(tmp_path: Path) -> N
         wait_for(lambda: found(prometheus, "wattledger_check_passed"), 60)
         asked = {title: expression for title, expression in queries().items() if title != OF_TROUBLE}
         assert {title for title, expression in asked.items() if not found(prometheus, expression)} <= {
-            "Checks of the last run that found something"
+            "Checks of the last run that found something",
+            "In doubt by 1 % or more, today or on the last booked day: models and reasons",
         }
         assert {name for name, expression in alerts().items() if found(prometheus, expression)} <= {
             "WattledgerModelMostlyIdle",  # so are two of the demo's models
