@@ -76,10 +76,12 @@ def test_a_reset_that_is_lost_turns_both_balances_red(sound: Book, tmp_path: Pat
         device: pytest.approx(value, abs=0.001) for device, value in counted
     }
     assert min(value for _, value in counted) > 40 * 52
+    # Eight boards hold back their date; one engine is named, and its date is published.
     lost = book.query(
-        "select distinct date, engine from held_back.token_reconciliation_daily where difference_tokens < -1 order by 1"
+        "select distinct date, engine from marts.token_reconciliation_daily where difference_tokens < -1 order by 1"
     )
     assert lost == [(on("10-06"), "llm-shared/gpt-oss-7d9f6c5b48-x2kqz")]
+    assert book.query("select distinct date, entity from marts.doubts where reason = 'unbalanced_tokens'") == lost
 
 
 @pytest.mark.rest
