@@ -1,6 +1,7 @@
 """Nights in small: what a year of them costs in seconds and bytes: `python -m bench.nights --nights 60` prints tables.
 
-With `--folder` it goes on after the last night of an earlier call that was stopped.
+With `--folder` it goes on after the last night of an earlier call that was stopped. With `--faults` nights go wrong
+(`night_faults`).
 
 Two boards and two engines behind a backfilled history, on a real VictoriaMetrics that gets each day's samples as they
 come. By chance a day comes late in part, an exporter is silent for hours, a counter starts anew, or the server is down
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -27,7 +28,7 @@ import duckdb
 import numpy as np
 import yaml
 
-from bench import children
+from bench import children, night_faults
 from tests.servers import victoria_metrics_with_history
 
 FIRST = date(2025, 1, 1)
@@ -101,15 +102,15 @@ def in_a_process(words: Sequence[str], variables: Mapping[str, str]) -> tuple[fl
 class Year:
     """A fleet, its server, and the nights that it has run."""
 
-    def __init__(self, folder: Path, url: str, seed: int, history: int, command: Command) -> None:
+    def __init__(self, folder: Path, url: str, command: Command, *, seed: int, history: int, nights: int) -> None:
         self.fleet, self.data, self.url = folder / "fleet.yaml", folder / "data", url
-        self._seed, self._history, self._command = seed, history, command
+        self._seed, self._history, self._nights, self._command = seed, history, nights, command
 
     def write_fleet(self, url: str) -> None:
         """The fleet file, of the server or of none."""
         stated: dict[str, Any] = {
             "fleet": "nights",
-            "period": {"start": FIRST},
+            "period": {"start": FIRST, "end": self._date(self._nights + 1)},
             "sources": [{"name": "cluster", "kind": "prometheus", "url": url, "interval_seconds": STEP_SECONDS}],
             "sites": [{"name": "west", "zone": "US-CAL-CISO", "pue": 1.2, "tariff": [{"usd_per_kwh": 0.1}]}],
             "retention": {"publications": 5, "history_days": 30, "log_days": 30},
@@ -200,7 +201,7 @@ def nights_of(folder: Path, nights: int, history: int, seed: int, command: Comma
     server, done = folder / "server", folder / "nights.jsonl"
     server.mkdir(exist_ok=True)
     with victoria_metrics_with_history(server, ()) as url:
-        year = Year(folder, url, seed, history, command)
+        year = Year(folder, url, command, seed=seed, history=history, nights=nights)
         earlier = []
         if done.exists():
             earlier = [Night(**json.loads(line)) for line in done.read_text(encoding="utf-8").splitlines()]
@@ -219,13 +220,21 @@ def main() -> int:
     parser.add_argument("--history", type=int, default=300, help="days that one run books before (default 300)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="an empty folder to keep, or that of a call that was stopped")
+    parser.add_argument("--faults", type=int, metavar="SEED", help="each night may go wrong (`night_faults`; as root)")
     options = parser.parse_args()
-    found = []
-    with tempfile.TemporaryDirectory(prefix="wattledger-nights-") as folder:
-        for night in nights_of(options.folder or Path(folder), options.nights, options.history, options.seed):
+    with ExitStack() as stack:
+        folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="wattledger-nights-")))
+        faults = None
+        if options.faults is not None:
+            stack.enter_context(night_faults.disk(folder))
+            faults = stack.enter_context(closing(night_faults.Faults(folder, options.faults)))
+        found = []
+        for night in nights_of(folder, options.nights, options.history, options.seed, faults or in_a_process):
             print(f"night {night.number}: {night.seconds:.1f} s, status {night.status}", file=sys.stderr, flush=True)
             found.append(night)
-    print("\n".join(lines(found)))
+        print("\n".join(lines(found)))
+        if faults:
+            print("\n".join(faults.lines()))
     return 0
 
 
