@@ -8,10 +8,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -189,20 +190,24 @@ def test_a_file_that_is_no_otlp_is_a_failure(tmp_path: Path) -> None:
 # --- the receiver ---
 
 
-@pytest.fixture
-def receiver(tmp_path: Path) -> Iterator[Receiver]:
+@contextmanager
+def receiving(folder: Path) -> Iterator[Receiver]:
+    """A receiver to which it is one o'clock."""
     taking = Receiver(
-        ("127.0.0.1", 0), Spool(tmp_path / "spool"), "gpu-a", families_to_keep(None), bearer="t0ken",
-        stated=["tenant.id"],
+        ("127.0.0.1", 0), Spool(folder / "spool"), "gpu-a", families_to_keep(None), bearer="t0ken",
+        stated=["tenant.id"], clock=lambda: NOON_NS / 1e9 + 3600,
     )  # fmt: skip
     taking.start()
-    with closing(_Stopping(taking)):
+    try:
         yield taking
+    finally:
+        taking.stop()
 
 
-class _Stopping:
-    def __init__(self, taking: Receiver) -> None:
-        self.close = taking.stop
+@pytest.fixture
+def receiver(tmp_path: Path) -> Iterator[Receiver]:
+    with receiving(tmp_path) as taking:
+        yield taking
 
 
 def send(
@@ -301,14 +306,20 @@ def test_a_kill_loses_nothing_that_was_answered(tmp_path: Path) -> None:
         line = next(line for line in agent.stderr if "OTLP is received on port" in line)
         port = int(line.split("port ")[1].split(",")[0])
         for number in range(20):
-            assert send(port, "/v1/traces", json.dumps(traces(span(number))).encode())[0] == 200
-        assert send(port, "/v1/metrics", json.dumps(metrics(POWER)).encode())[0] == 200
+            held = {**span(number), "startTimeUnixNano": time.time_ns(), "endTimeUnixNano": time.time_ns()}
+            assert send(port, "/v1/traces", json.dumps(traces(held)).encode()) == (200, b"{}", None)
+        held = {"timeUnixNano": time.time_ns(), "asDouble": 250.0}
+        power = {"name": "hw.power", "unit": "W", "gauge": {"dataPoints": [held]}}
+        assert send(port, "/v1/metrics", json.dumps(metrics(power)).encode()) == (200, b"{}", None)
     finally:
         os.kill(agent.pid, signal.SIGKILL)
         agent.wait()
-    rows, rejects = requests_of(tmp_path / "spool/requests")
-    assert (len(rows), rejects.rows) == (20, 0)
-    assert list(samples_of(SpoolCollector("otlp", tmp_path / "spool"))) == ["hw_power_watts"]
+    written = [json.loads(path.read_text("utf-8")) for path in (tmp_path / "spool/requests").rglob("*.jsonl")]
+    assert sorted(one["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["spanId"] for one in written) == [
+        f"{number:016x}" for number in range(20)
+    ]
+    [samples] = (tmp_path / "spool/host=gpu-a").rglob("*.parquet")
+    assert pq.read_table(samples).column("metric").to_pylist() == ["hw_power_watts"]
 
 
 def test_a_refusal_is_a_status_in_both_encodings() -> None:
