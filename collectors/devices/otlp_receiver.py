@@ -51,6 +51,8 @@ MOST_INFLATED_BYTES = 64 << 20
 MOST_VALUES = 6_000_000
 # Spans or readings that one request may leave; each has a few kB until it is written.
 MOST_ROWS = 50_000
+# Where files are read a line has at most 8 MiB, and a span whose kept texts are all at their longest some 30 kB.
+LINE_SPANS = 100
 MOST_AT_ONCE = 8
 MOST_CONNECTIONS = 64
 # For a request to arrive, and for its turn to be decoded; a connection waits as long for its next one.
@@ -191,7 +193,8 @@ class Receiver:
             started = datetime.fromtimestamp(started_ns // _NS, UTC)
             by_day.setdefault(started.date().isoformat(), []).append(span)
         for day, spans in by_day.items():
-            self._put(day, orjson.dumps(kept_document(spans)) + b"\n")
+            lines = [spans[first : first + LINE_SPANS] for first in range(0, len(spans), LINE_SPANS)]
+            self._put(day, b"".join(orjson.dumps(kept_document(line)) + b"\n" for line in lines))
 
     def _put(self, day: str, payload: bytes) -> None:
         with self._lock:

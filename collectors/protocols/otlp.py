@@ -57,6 +57,7 @@ _LEVELS = {
 REASONS = 5
 _CUMULATIVE = (2, "AGGREGATION_TEMPORALITY_CUMULATIVE")
 _NO_VALUE = 1
+_INT64 = 2**63
 
 
 class Malformed(ValueError):
@@ -276,7 +277,8 @@ def _scalar(value: Mapping[str, Any]) -> str | int | float | None:
         if value.get("stringValue") is not None:
             return str(value["stringValue"])
         if value.get("intValue") is not None:
-            return int(value["intValue"])
+            whole = int(value["intValue"])
+            return whole if -_INT64 <= whole < _INT64 else None
         if value.get("doubleValue") is not None:
             number = float(value["doubleValue"])
             return number if math.isfinite(number) else None

@@ -11,8 +11,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from collectors.devices import otlp_receiver
-from collectors.devices.agent import families_to_keep
 from collectors.devices.otlp_messages import refusal
 from collectors.devices.otlp_receiver import Receiver
 from collectors.devices.spool import Spool
@@ -190,26 +187,6 @@ def test_a_file_that_is_no_otlp_is_a_failure(tmp_path: Path) -> None:
 # --- the receiver ---
 
 
-@contextmanager
-def receiving(folder: Path) -> Iterator[Receiver]:
-    """A receiver to which it is one o'clock."""
-    taking = Receiver(
-        ("127.0.0.1", 0), Spool(folder / "spool"), "gpu-a", families_to_keep(None), bearer="t0ken",
-        stated=["tenant.id"], clock=lambda: NOON_NS / 1e9 + 3600,
-    )  # fmt: skip
-    taking.start()
-    try:
-        yield taking
-    finally:
-        taking.stop()
-
-
-@pytest.fixture
-def receiver(tmp_path: Path) -> Iterator[Receiver]:
-    with receiving(tmp_path) as taking:
-        yield taking
-
-
 def send(
     port: int, path: str, body: bytes, kind: str = "application/json", *, token: str = "t0ken", **headers: str
 ) -> tuple[int, bytes, str | None]:
@@ -224,6 +201,12 @@ def send(
             return answer.status, answer.read(), None
     except urllib.error.HTTPError as refused:
         return refused.code, refused.read(), refused.headers.get("Retry-After")
+
+
+def sent(receiver: Receiver, path: str, document: object) -> tuple[int, dict[str, Any], str | None]:
+    """The status, the document and the header Retry-After of the answer to a document."""
+    status, body, after = send(receiver.port, path, json.dumps(document).encode())
+    return status, json.loads(body), after
 
 
 def everything_in(folder: Path) -> bytes:
