@@ -63,7 +63,8 @@ def parser() -> argparse.ArgumentParser:
         "--otlp",
         type=_listening,
         metavar="HOST:PORT",
-        help="also receive OTLP over HTTP there: spans of model calls and metrics of the catalogue",
+        help="receive OTLP over HTTP there, in a process that samples nothing: spans of model calls and metrics of the "
+        "catalogue",
     )
     agent.add_argument(
         "--otlp-bearer-env", metavar="NAME", help="the variable that holds the token exporters must send"
@@ -170,6 +171,10 @@ def _agent(options: argparse.Namespace) -> int:
     from collectors.devices.spool_writer import SpoolWriter  # noqa: PLC0415
 
     samplers = _samplers(options)
+    if options.otlp and samplers:
+        _refuse(
+            "--otlp with --nvml or --page: what others send must not end the sampling. Run two agents, one for each"
+        )
     try:
         spool = Spool(options.spool)
     except (ImportError, ValueError) as error:

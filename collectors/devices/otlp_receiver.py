@@ -8,33 +8,60 @@ from __future__ import annotations
 
 import hmac
 import logging
+import socket
 import threading
+import time
 import uuid
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedReader
 from ipaddress import ip_address
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import orjson
 
-from collectors.devices.otlp_messages import JSON, PROTOBUF, answer, document_of, reads_protobuf, refusal
+from collectors.devices.otlp_messages import JSON, PROTOBUF, TooMuch, answer, parts_of_message, reads_protobuf, refusal
 from collectors.devices.spool import Spool, host_folder
 from collectors.devices.spool_writer import SpoolWriter
 from collectors.personal_labels import PersonalLabels
-from collectors.protocols.otlp import Span, inferences, kept_document, readings
+from collectors.protocols.otlp import (
+    SPAN_ATTRIBUTES,
+    Bounds,
+    Malformed,
+    NotTaken,
+    Part,
+    Span,
+    inferences,
+    kept_document,
+    parts_of_document,
+    readings,
+)
+from collectors.unknown_families import MOST_NAMES
 
 PATHS = {"/v1/traces": "traces", "/v1/metrics": "metrics"}
-# An exporter sends some hundred spans at once; gzip makes a tenth of them.
+# A Collector sends 8,192 spans at once; gzip makes a tenth of them. SECURITY.md has these limits.
 MOST_BYTES = 16 << 20
 MOST_INFLATED_BYTES = 64 << 20
+# Each value of a JSON document begins with `{` or `[` or comes after one of these, `,` or `:`. As Python's it has up to
+# 120 bytes and its text; texts with such characters are counted as more than they are. 8,192 spans of 100 attributes
+# have 5.8 million.
+MOST_VALUES = 6_000_000
+# Spans or readings that one request may leave; each has a few kB until it is written.
+MOST_ROWS = 50_000
+# Where files are read a line has at most 8 MiB, and a span whose kept texts are all at their longest some 30 kB.
+LINE_SPANS = 100
 MOST_AT_ONCE = 8
+MOST_CONNECTIONS = 64
+# For a request to arrive, and for its turn to be decoded; a connection waits as long for its next one.
 ANSWER_SECONDS = 30.0
 RETRY_AFTER_SECONDS = 5
-# Times of spans outside this century are of a clock that is not set.
-_FIRST_NS, _END_NS = 946_684_800_000_000_000, 4_102_444_800_000_000_000
+# A Collector without network keeps its queue for days; what is ahead of this clock is of one that is not set.
+PAST_DAYS, AHEAD_DAYS = 30, 1
+
+_NS = 1_000_000_000
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +93,7 @@ class Receiver:
         *,
         bearer: str | None = None,
         stated: Collection[str] = (),
+        clock: Callable[[], float] = time.time,
     ) -> None:
         if bearer is None and not _is_loopback(address[0]):
             raise ValueError(f"{address[0]} can be reached from elsewhere: name the variable of a bearer token")
@@ -74,9 +102,11 @@ class Receiver:
         self._families = families
         self._bearer = bearer
         self._stated = tuple(stated)
+        self._clock = clock
         self._labels = PersonalLabels({*stated, *(name.replace(".", "_") for name in stated)})
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(MOST_AT_ONCE)
+        self._turn = threading.Lock()
         self._prefix = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{uuid.uuid4().hex[:8]}"
         self._sequence = 0
         self._server = _Server(address, _handler_of(self))
@@ -98,14 +128,29 @@ class Receiver:
         self._server.server_close()
 
     def take(self, path: str, kind: str, encoding: str, body: bytes) -> bytes:
-        """Write what a request holds; the body of the answer 200. Refused for what cannot be taken."""
+        """Write what a request holds; the body of the answer 200. Refused for what cannot be taken.
+
+        One request at a time is decoded: what is in memory of all of them is its document, and the others' bodies.
+        """
         signal = PATHS[path]
-        document = _document(signal, kind, _inflated(body, encoding))
+        if not self._turn.acquire(timeout=ANSWER_SECONDS):
+            raise Refused(503, f"earlier requests took more than {ANSWER_SECONDS:g} s")
         try:
-            rejected, reason = (self._traces if signal == "traces" else self._metrics)(document)
-        except ValueError as error:
+            not_taken = NotTaken()
+            parts = self._parts(signal, kind, _inflated(body, encoding), not_taken)
+            (self._traces if signal == "traces" else self._metrics)(parts, not_taken)
+        except TooMuch as error:
+            raise Refused(413, str(error)) from None
+        except Malformed as error:
             raise Refused(400, str(error)) from None
-        return answer(signal, kind, rejected, reason)
+        except ValueError:
+            # The library's reason quotes the body.
+            raise Refused(400, f"the body is no export of {signal} as {kind}") from None
+        except MemoryError:
+            raise Refused(503, "there is no memory for the request") from None
+        finally:
+            self._turn.release()
+        return answer(signal, kind, not_taken.total(), str(not_taken))
 
     def check_token(self, given: str) -> None:
         """Refused without the token."""
@@ -124,19 +169,32 @@ class Receiver:
         finally:
             self._places.release()
 
-    def _traces(self, document: Mapping[str, Any]) -> tuple[int, str]:
+    def _parts(self, signal: str, kind: str, body: bytes, not_taken: NotTaken) -> Iterator[Part]:
+        if kind == PROTOBUF:
+            return parts_of_message(signal, body, SPAN_ATTRIBUTES | set(self._stated), not_taken)
+        if sum(body.count(byte) for byte in (b"{", b"[", b",", b":")) > MOST_VALUES:
+            raise TooMuch(f"expected at most {MOST_VALUES:,} values, as '{{', '[', ',' and ':' are counted")
+        return parts_of_document(orjson.loads(body), signal)
+
+    def _bounds(self) -> Bounds:
+        now = int(self._clock())
+        return Bounds((now - PAST_DAYS * 86_400) * _NS, (now + AHEAD_DAYS * 86_400) * _NS, MOST_ROWS)
+
+    def _traces(self, parts: Iterator[Part], not_taken: NotTaken) -> None:
         by_day: dict[str, list[Span]] = {}
-        rejected = 0
-        for span in inferences(document, self._stated):
-            started_ns = int(span.fields["startTimeUnixNano"])
-            if not _FIRST_NS <= started_ns < _END_NS:
-                rejected += 1
+        bounds, taken = self._bounds(), 0
+        for span in inferences(parts, self._stated):
+            started_ns, ended_ns = (int(span.fields[name]) for name in ("startTimeUnixNano", "endTimeUnixNano"))
+            # A span that has not ended has the end 0.
+            if reason := bounds.broken(taken, started_ns, ended_ns or started_ns):
+                not_taken[reason] += 1
                 continue
-            started = datetime.fromtimestamp(started_ns // 1_000_000_000, UTC)
+            taken += 1
+            started = datetime.fromtimestamp(started_ns // _NS, UTC)
             by_day.setdefault(started.date().isoformat(), []).append(span)
         for day, spans in by_day.items():
-            self._put(day, orjson.dumps(kept_document(spans)) + b"\n")
-        return rejected, f"{rejected} spans do not start in this century" if rejected else ""
+            lines = [spans[first : first + LINE_SPANS] for first in range(0, len(spans), LINE_SPANS)]
+            self._put(day, b"".join(orjson.dumps(kept_document(line)) + b"\n" for line in lines))
 
     def _put(self, day: str, payload: bytes) -> None:
         with self._lock:
@@ -147,19 +205,55 @@ class Receiver:
         except Exception as error:  # each store raises its own kinds
             raise Refused(503, f"the spool cannot be written: {type(error).__name__}") from error
 
-    def _metrics(self, document: Mapping[str, Any]) -> tuple[int, str]:
-        found = readings(document, self._families, self._labels)
+    def _metrics(self, parts: Iterator[Part], not_taken: NotTaken) -> None:
+        found = readings(parts, self._families, self._labels, self._bounds())
+        not_taken.update(found.not_taken)
+        for name in list(found.unknown)[MOST_NAMES:]:
+            not_taken[f"more than {MOST_NAMES} metrics that the catalogue does not have"] += found.unknown.pop(name)
         if found.kept or found.unknown:
             # A writer of its own per request: one that waits with rows would answer for those of others.
             writer = SpoolWriter(self._spool, self._host)
             writer.add(found.kept, found.unknown)
             if not writer.flush():
                 raise Refused(503, "the spool cannot be written")
-        return found.rejected, found.reason
 
 
 class _Server(ThreadingHTTPServer):
+    """Ends connections whose request does not arrive in time, and the oldest of these where there are too many."""
+
     daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        # Connections whose next request has not arrived whole, and when each must have.
+        self.arriving: dict[Any, float] = {}
+        super().__init__(address, handler)
+
+    def await_request(self, connection: Any) -> None:
+        """From now on a request must arrive."""
+        self.arriving[connection] = time.monotonic() + ANSWER_SECONDS
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """One more connection."""
+        self._end(list(self.arriving)[: max(0, len(self.arriving) - MOST_CONNECTIONS + 1)])
+        self.await_request(request)
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """What `serve_forever` does at least twice a second."""
+        now = time.monotonic()
+        self._end([one for one, due in self.arriving.copy().items() if due < now])
+
+    def shutdown_request(self, request: Any) -> None:
+        """A connection has ended."""
+        self.arriving.pop(request, None)
+        super().shutdown_request(request)
+
+    def _end(self, connections: list[Any]) -> None:
+        for one in connections:
+            self.arriving.pop(one, None)
+            with suppress(OSError):
+                # A read that waits ends by this, not by closing.
+                one.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is no error."""
@@ -176,9 +270,20 @@ def _handler_of(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
 
 class _Handler(BaseHTTPRequestHandler):
     receiver: ClassVar[Receiver]
+    server: _Server
     protocol_version = "HTTP/1.1"
     timeout = ANSWER_SECONDS
     server_version, sys_version = "wattledger", ""
+
+    def handle_one_request(self) -> None:
+        """The time of a request begins with its first byte."""
+        self.server.await_request(self.connection)
+        with suppress(TimeoutError):
+            if cast(BufferedReader, self.rfile).peek(1):
+                self.server.await_request(self.connection)
+                super().handle_one_request()
+                return
+        self.close_connection = True
 
     def do_POST(self) -> None:
         """One export."""
@@ -204,13 +309,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "")
-        if not length.isdigit() or self.headers.get("Transfer-Encoding"):
+        if not (length.isascii() and length.isdigit()) or self.headers.get("Transfer-Encoding"):
             raise Refused(411, "expected a Content-Length")
-        if int(length) > MOST_BYTES:
+        if len(length) > 12 or int(length) > MOST_BYTES:
             raise Refused(413, f"expected at most {MOST_BYTES:,} bytes")
         body = self.rfile.read(int(length))
         if len(body) < int(length):
             raise Refused(400, "the body ends early")
+        self.server.arriving.pop(self.connection, None)
         return body
 
     def _answer(self, status: int, kind: str, body: bytes) -> None:
@@ -254,18 +360,9 @@ def _inflated(body: bytes, encoding: str) -> bytes:
         is_large = len(whole) >= MOST_INFLATED_BYTES
         reason = f"expected at most {MOST_INFLATED_BYTES:,} bytes after gzip" if is_large else "the gzip ends early"
         raise Refused(413 if is_large else 400, reason)
+    if inflater.unused_data:
+        raise Refused(400, "expected nothing after the gzip")
     return whole
-
-
-def _document(signal: str, kind: str, body: bytes) -> Mapping[str, Any]:
-    try:
-        held = orjson.loads(body) if kind == JSON else document_of(signal, body)
-    except ValueError:
-        # The library's reason quotes the body.
-        raise Refused(400, f"the body is no export of {signal} as {kind}") from None
-    if not isinstance(held, dict):
-        raise Refused(400, f"the body is no export of {signal}")
-    return held
 
 
 def _is_loopback(host: str) -> bool:

@@ -7,8 +7,11 @@ and no answer is. Keep out how documents arrive (`otlp_files`, `devices.otlp_rec
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from collectors.personal_labels import PersonalLabels, is_mail
@@ -46,12 +49,43 @@ _UNITS = {"J": "_joules", "W": "_watts", "s": "_seconds", "ms": "_milliseconds",
 TEXT_CHARACTERS = 200
 # Exporters send each minute: the first points of a process still show its start. Before it nothing is known.
 FRESH_NANOSECONDS = 90_000_000_000
+_LEVELS = {
+    "traces": ("resourceSpans", "scopeSpans", "spans"),
+    "metrics": ("resourceMetrics", "scopeMetrics", "metrics"),
+}
+# Of one document: a metric's name is in its reason.
+REASONS = 5
 _CUMULATIVE = (2, "AGGREGATION_TEMPORALITY_CUMULATIVE")
 _NO_VALUE = 1
+_INT64 = 2**63
 
 
 class Malformed(ValueError):
     """The document is no OTLP; the message names where and what was expected."""
+
+
+class Part(NamedTuple):
+    """A span or a metric, and the resource that it is of."""
+
+    resource: Mapping[str, Any]
+    held: Mapping[str, Any]
+
+
+class Bounds(NamedTuple):
+    """What of a request is taken: times from `first_ns` to before `end_ns`, and at most `rows` spans or readings."""
+
+    first_ns: int
+    end_ns: int
+    rows: int
+
+    def broken(self, rows: int, *times_ns: int) -> str | None:
+        """Why a further one of these times is not taken, where `rows` are; None where it is."""
+        if rows >= self.rows:
+            return f"more than {self.rows:,} in one request: send fewer at once"
+        if all(self.first_ns <= at_ns < self.end_ns for at_ns in times_ns):
+            return None
+        first, end = (datetime.fromtimestamp(at_ns // 1_000_000_000, UTC) for at_ns in self[:2])
+        return f"expected times from {first:%Y-%m-%d} to {end:%Y-%m-%dT%H:%MZ}: is the clock set?"
 
 
 class Span(NamedTuple):
@@ -62,58 +96,81 @@ class Span(NamedTuple):
     fields: Mapping[str, Any]
 
 
+class NotTaken(Counter[str]):
+    """How many spans or points are not taken, by the reason."""
+
+    def __str__(self) -> str:
+        return "; ".join(f"{count:,}: {reason}" for reason, count in list(self.items())[:REASONS])
+
+
 @dataclass
 class Readings:
-    """What of a document's metrics is of the catalogue; points that cannot be read, and the first reason."""
+    """What of a document's metrics is of the catalogue, within the bounds, and what of it is not taken."""
 
+    bounds: Bounds | None = None
     kept: list[Reading] = field(default_factory=list)
     unknown: dict[str, int] = field(default_factory=dict)
-    rejected: int = 0
-    reason: str = ""
-
-    def reject(self, points: int, reason: str) -> None:
-        """Count points that cannot be read."""
-        self.rejected += points
-        self.reason = self.reason or reason
+    not_taken: NotTaken = field(default_factory=NotTaken)
 
 
-def inferences(document: Any, stated: Collection[str] = ()) -> Iterator[Span]:
+def parts_of_document(document: Any, signal: str) -> Iterator[Part]:
+    """The spans (`traces`) or metrics (`metrics`) of a document."""
+    of_each, scopes, held = _LEVELS[signal]
+    for of_one in _list(_object(document, "the document"), of_each):
+        resource = _member(of_one, "resource")
+        for scope in _list(of_one, scopes):
+            for one in _list(scope, held):
+                yield Part(resource, one)
+
+
+def inferences(found: Iterable[Part], stated: Collection[str] = ()) -> Iterator[Span]:
     """The spans with tokens of a model's answer. `stated` are further attributes that are kept, of spans and resources:
     those that name who asked."""
     allowed, of_resource = SPAN_ATTRIBUTES | set(stated), RESOURCE_ATTRIBUTES | set(stated)
-    for of_one in _list(_object(document, "the document"), "resourceSpans"):
-        resource = kept_attributes(_object(of_one.get("resource", {}), "resource"), of_resource)
-        for scope in _list(of_one, "scopeSpans"):
-            for span in _list(scope, "spans"):
-                attributes = kept_attributes(span, allowed)
-                is_inference = attributes.get(OPERATION, "chat") in INFERENCES
-                if is_inference and any(name in attributes for name in (*INPUT, *OUTPUT)):
-                    yield Span(resource, attributes, _fields(span))
+    held: Mapping[str, Any] | None = None
+    resource: dict[str, Any] = {}
+    for part in found:
+        attributes = kept_attributes(part.held, allowed)
+        is_inference = attributes.get(OPERATION, "chat") in INFERENCES
+        if not is_inference or not any(name in attributes for name in (*INPUT, *OUTPUT)):
+            continue
+        if part.resource is not held:
+            held, resource = part.resource, kept_attributes(part.resource, of_resource)
+        yield Span(resource, attributes, _fields(part.held))
 
 
 def kept_document(spans: Sequence[Span]) -> dict[str, Any]:
-    """The spans as OTLP again, one resource each."""
+    """The spans as OTLP again; those of one resource that follow each other have it in common."""
     return {
         "resourceSpans": [
             {
-                "resource": {"attributes": _as_list(span.resource)},
-                "scopeSpans": [{"spans": [{**span.fields, "attributes": _as_list(span.attributes)}]}],
+                "resource": {"attributes": _as_list(resource)},
+                "scopeSpans": [
+                    {"spans": [{**span.fields, "attributes": _as_list(span.attributes)} for span in of_one]}
+                ],
             }
-            for span in spans
+            for resource, of_one in groupby(spans, lambda span: span.resource)
         ]
     }
 
 
-def readings(document: Any, families: Mapping[str, str], labels: PersonalLabels) -> Readings:
+def readings(
+    parts_of_metrics: Iterable[Part],
+    families: Mapping[str, str],
+    labels: PersonalLabels,
+    bounds: Bounds | None = None,
+) -> Readings:
     """The points of the metrics that are of the catalogue (`families`: name -> kind of source). A counter that started
     less than FRESH_NANOSECONDS before its point is also read at its start, where it was 0."""
-    found = Readings()
-    for of_one in _list(_object(document, "the document"), "resourceMetrics"):
-        resource = kept_attributes(_object(of_one.get("resource", {}), "resource"), RESOURCE_ATTRIBUTES)
-        added = {label: str(resource[name]) for name, label in RESOURCE_LABELS.items() if name in resource}
-        for scope in _list(of_one, "scopeMetrics"):
-            for metric in _list(scope, "metrics"):
-                _of_metric(metric, added, families, labels, found)
+    found = Readings(bounds)
+    resource: Mapping[str, Any] | None = None
+    added: dict[str, str] = {}
+    for part in parts_of_metrics:
+        if part.resource is not resource:
+            resource = part.resource
+            known = kept_attributes(resource, RESOURCE_ATTRIBUTES)
+            added = {label: str(known[name]) for name, label in RESOURCE_LABELS.items() if name in known}
+        _of_metric(part.held, added, families, labels, found)
     return found
 
 
@@ -123,7 +180,7 @@ def kept_attributes(held: Mapping[str, Any], allowed: Collection[str]) -> dict[s
     for item in _list(held, "attributes"):
         name = item.get("key")
         if isinstance(name, str) and name in allowed:
-            value = _scalar(_object(item.get("value", {}), f"the value of {name}"))
+            value = _scalar(_member(item, "value"))
             if value is not None and not (isinstance(value, str) and (len(value) > TEXT_CHARACTERS or is_mail(value))):
                 found[name] = value
     return found
@@ -131,11 +188,7 @@ def kept_attributes(held: Mapping[str, Any], allowed: Collection[str]) -> dict[s
 
 def nanoseconds(held: Mapping[str, Any], name: str) -> int:
     """A time of OTLP. Malformed where it is no number."""
-    value = held.get(name, 0)
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        raise Malformed(f"{name}: got {type(value).__name__}, expected nanoseconds since 1970") from None
+    return _integer(held, name, "nanoseconds since 1970")
 
 
 def _of_metric(
@@ -145,33 +198,37 @@ def _of_metric(
     personal: PersonalLabels,
     found: Readings,
 ) -> None:
-    shape = next((shape for shape in ("sum", "gauge", "histogram") if shape in metric), None)
+    shape = next((shape for shape in ("sum", "gauge", "histogram") if metric.get(shape) is not None), None)
     if shape is None:
         return
     held = _object(metric[shape], shape)
     points = _list(held, "dataPoints")
     family = _family(metric, shape, held, families)
     if family is None:
-        found.unknown[str(metric.get("name", ""))[:TEXT_CHARACTERS]] = len(points)
+        found.unknown[_text(metric, "name")[:TEXT_CHARACTERS]] = len(points)
         return
     is_counter = shape == "histogram" or bool(held.get("isMonotonic"))
     if is_counter and held.get("aggregationTemporality") not in _CUMULATIVE:
-        found.reject(len(points), f"{family}: expected cumulative temporality; set it in the exporter")
+        found.not_taken[f"{family}: expected cumulative temporality; set it in the exporter"] += len(points)
         return
     kind = families[family]
     for point in points:
-        if int(point.get("flags", 0)) & _NO_VALUE:
+        if _integer(point, "flags", "a number") & _NO_VALUE:
             continue
         value = _number(point, "sum" if shape == "histogram" else None)
         if value is None:
-            found.reject(1, f"{family}: a point has no value")
+            found.not_taken[f"{family}: a point has no value"] += 1
+            continue
+        at_ns, started_ns = nanoseconds(point, "timeUnixNano"), nanoseconds(point, "startTimeUnixNano")
+        broken = found.bounds and found.bounds.broken(len(found.kept), at_ns)
+        if broken:
+            found.not_taken[broken] += 1
             continue
         texts = {name.replace(".", "_"): text for name, text in _texts(point)}
         if texts.get("hw_type") == "gpu":
             # What a board draws as a whole; a sensor elsewhere is a part of it.
             texts.setdefault("hw_sensor_location", "package")
         labels = labels_json(personal.known(kind, {**added, **texts}))
-        at_ns, started_ns = nanoseconds(point, "timeUnixNano"), nanoseconds(point, "startTimeUnixNano")
         if is_counter and 0 < at_ns - started_ns <= FRESH_NANOSECONDS:
             found.kept.append(Reading(started_ns // 1000, kind, family, labels, 0.0))
         found.kept.append(Reading(at_ns // 1000, kind, family, labels, value))
@@ -179,7 +236,7 @@ def _of_metric(
 
 def _family(metric: Mapping[str, Any], shape: str, held: Mapping[str, Any], families: Mapping[str, str]) -> str | None:
     """The catalogue's name: the metric's own, else as Prometheus would store it."""
-    name, unit = str(metric.get("name", "")), str(metric.get("unit", ""))
+    name, unit = _text(metric, "name"), _text(metric, "unit")
     bare = name.replace(".", "_")
     suffix = _UNITS.get(unit, "" if unit == "1" or "{" in unit else f"_{unit}" if unit else "")
     tail = "_sum" if shape == "histogram" else "_total" if shape == "sum" and held.get("isMonotonic") else ""
@@ -189,16 +246,16 @@ def _family(metric: Mapping[str, Any], shape: str, held: Mapping[str, Any], fami
 
 def _texts(point: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for item in _list(point, "attributes"):
-        value = _scalar(_object(item.get("value", {}), "value"))
+        value = _scalar(_member(item, "value"))
         if isinstance(item.get("key"), str) and value is not None and len(str(value)) <= TEXT_CHARACTERS:
             yield item["key"], str(value)
 
 
 def _fields(span: Mapping[str, Any]) -> dict[str, Any]:
-    status = _object(span.get("status", {}), "status")
+    status = _member(span, "status")
     return {
-        "traceId": str(span.get("traceId", ""))[:64],
-        "spanId": str(span.get("spanId", ""))[:32],
+        "traceId": _text(span, "traceId")[:64],
+        "spanId": _text(span, "spanId")[:32],
         "startTimeUnixNano": str(nanoseconds(span, "startTimeUnixNano")),
         "endTimeUnixNano": str(nanoseconds(span, "endTimeUnixNano")),
         "status": {"code": 2} if status.get("code") in (2, "STATUS_CODE_ERROR") else {},
@@ -216,12 +273,13 @@ def _value(value: Any) -> dict[str, Any]:
 
 
 def _scalar(value: Mapping[str, Any]) -> str | int | float | None:
-    if "stringValue" in value:
-        return str(value["stringValue"])
     try:
-        if "intValue" in value:
-            return int(value["intValue"])
-        if "doubleValue" in value:
+        if value.get("stringValue") is not None:
+            return str(value["stringValue"])
+        if value.get("intValue") is not None:
+            whole = int(value["intValue"])
+            return whole if -_INT64 <= whole < _INT64 else None
+        if value.get("doubleValue") is not None:
             number = float(value["doubleValue"])
             return number if math.isfinite(number) else None
     except (TypeError, ValueError):
@@ -231,11 +289,32 @@ def _scalar(value: Mapping[str, Any]) -> str | int | float | None:
 
 def _number(point: Mapping[str, Any], name: str | None) -> float | None:
     names = (name,) if name else ("asDouble", "asInt")
-    held = next((point[one] for one in names if one in point), None)
+    held = next((point[one] for one in names if point.get(one) is not None), None)
     try:
         return None if held is None else float(held)
     except (TypeError, ValueError):
         return None
+
+
+# Of ProtoJSON null is the default of whatever it is the value of: as if it were not there.
+
+
+def _integer(held: Mapping[str, Any], name: str, expected: str) -> int:
+    value = held.get(name)
+    try:
+        return 0 if value is None else int(value)
+    except (TypeError, ValueError):
+        raise Malformed(f"{name}: got {type(value).__name__}, expected {expected}") from None
+
+
+def _text(held: Mapping[str, Any], name: str) -> str:
+    value = held.get(name)
+    return "" if value is None else str(value)
+
+
+def _member(held: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = held.get(name)
+    return {} if value is None else _object(value, name)
 
 
 def _object(held: Any, name: str) -> Mapping[str, Any]:
@@ -245,7 +324,9 @@ def _object(held: Any, name: str) -> Mapping[str, Any]:
 
 
 def _list(held: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    found = held.get(name, [])
+    found = held.get(name)
+    if found is None:
+        return []
     if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
         raise Malformed(f"{name}: expected a list of objects")
     return found

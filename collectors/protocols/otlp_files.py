@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 
 from collectors.personal_labels import PersonalLabels
-from collectors.protocols.otlp import Malformed, readings
+from collectors.protocols.otlp import Malformed, parts_of_document, readings
 from collectors.readings import Reading
 from collectors.rows import BAD_ROWS_RATIO, Rejects
 from collectors.samples import Batch, Family, SourceError, Window, sample_batch
@@ -56,7 +56,7 @@ class OtlpFilesCollector:
             for number, line in lines(path, rejects):
                 place = f"{path}:{number}"
                 try:
-                    found = readings(orjson.loads(line), kinds, self._labels)
+                    found = readings(parts_of_document(orjson.loads(line), "metrics"), kinds, self._labels)
                 except orjson.JSONDecodeError as error:
                     rejects.add(place, f"is not JSON: {error}")
                     continue
@@ -64,8 +64,8 @@ class OtlpFilesCollector:
                     rejects.add(place, error)
                     continue
                 rejects.read += len(found.kept)
-                if found.rejected:
-                    rejects.add(place, found.reason, found.rejected)
+                if found.not_taken:
+                    rejects.add(place, str(found.not_taken), found.not_taken.total())
                 for metric, points in found.unknown.items():
                     register.unknown(metric, points)
                 yield from found.kept

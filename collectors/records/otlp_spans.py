@@ -22,6 +22,7 @@ from collectors.protocols.otlp import (
     Malformed,
     Span,
     inferences,
+    parts_of_document,
 )
 from collectors.records import askers as who
 from collectors.records.access_logs import is_ok, json_object, numbered_lines
@@ -59,7 +60,7 @@ class OtlpSpanCollector(FileCollector):
         stated = {name for names in self.names.values() for name in names}
         for place, line in numbered_lines(path, rejects):
             try:
-                for span in inferences(json_object(line), stated):
+                for span in inferences(parts_of_document(json_object(line), "traces"), stated):
                     if not self.services or span.resource.get("service.name") in self.services:
                         yield place, span
             except Reject as reason:

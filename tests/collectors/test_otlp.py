@@ -8,10 +8,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from collectors.devices import otlp_receiver
-from collectors.devices.agent import families_to_keep
 from collectors.devices.otlp_messages import refusal
 from collectors.devices.otlp_receiver import Receiver
 from collectors.devices.spool import Spool
@@ -189,22 +187,6 @@ def test_a_file_that_is_no_otlp_is_a_failure(tmp_path: Path) -> None:
 # --- the receiver ---
 
 
-@pytest.fixture
-def receiver(tmp_path: Path) -> Iterator[Receiver]:
-    taking = Receiver(
-        ("127.0.0.1", 0), Spool(tmp_path / "spool"), "gpu-a", families_to_keep(None), bearer="t0ken",
-        stated=["tenant.id"],
-    )  # fmt: skip
-    taking.start()
-    with closing(_Stopping(taking)):
-        yield taking
-
-
-class _Stopping:
-    def __init__(self, taking: Receiver) -> None:
-        self.close = taking.stop
-
-
 def send(
     port: int, path: str, body: bytes, kind: str = "application/json", *, token: str = "t0ken", **headers: str
 ) -> tuple[int, bytes, str | None]:
@@ -219,6 +201,12 @@ def send(
             return answer.status, answer.read(), None
     except urllib.error.HTTPError as refused:
         return refused.code, refused.read(), refused.headers.get("Retry-After")
+
+
+def sent(receiver: Receiver, path: str, document: object) -> tuple[int, dict[str, Any], str | None]:
+    """The status, the document and the header Retry-After of the answer to a document."""
+    status, body, after = send(receiver.port, path, json.dumps(document).encode())
+    return status, json.loads(body), after
 
 
 def everything_in(folder: Path) -> bytes:
@@ -301,14 +289,20 @@ def test_a_kill_loses_nothing_that_was_answered(tmp_path: Path) -> None:
         line = next(line for line in agent.stderr if "OTLP is received on port" in line)
         port = int(line.split("port ")[1].split(",")[0])
         for number in range(20):
-            assert send(port, "/v1/traces", json.dumps(traces(span(number))).encode())[0] == 200
-        assert send(port, "/v1/metrics", json.dumps(metrics(POWER)).encode())[0] == 200
+            held = {**span(number), "startTimeUnixNano": time.time_ns(), "endTimeUnixNano": time.time_ns()}
+            assert send(port, "/v1/traces", json.dumps(traces(held)).encode()) == (200, b"{}", None)
+        held = {"timeUnixNano": time.time_ns(), "asDouble": 250.0}
+        power = {"name": "hw.power", "unit": "W", "gauge": {"dataPoints": [held]}}
+        assert send(port, "/v1/metrics", json.dumps(metrics(power)).encode()) == (200, b"{}", None)
     finally:
         os.kill(agent.pid, signal.SIGKILL)
         agent.wait()
-    rows, rejects = requests_of(tmp_path / "spool/requests")
-    assert (len(rows), rejects.rows) == (20, 0)
-    assert list(samples_of(SpoolCollector("otlp", tmp_path / "spool"))) == ["hw_power_watts"]
+    written = [json.loads(path.read_text("utf-8")) for path in (tmp_path / "spool/requests").rglob("*.jsonl")]
+    assert sorted(one["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["spanId"] for one in written) == [
+        f"{number:016x}" for number in range(20)
+    ]
+    [samples] = (tmp_path / "spool/host=gpu-a").rglob("*.parquet")
+    assert pq.read_table(samples).column("metric").to_pylist() == ["hw_power_watts"]
 
 
 def test_a_refusal_is_a_status_in_both_encodings() -> None:
