@@ -42,6 +42,7 @@ QUEUED = 4096
 # Some megabytes over a slow line.
 ANSWER_SECONDS = 60.0
 MOST_ANSWERS = 16
+STOP_SECONDS = 2.0
 HOST_EXPECTED = (
     "Host: expected an IP address, localhost, the name of the machine, or one that `serve` was started with:"
     " --allowed-host NAME"
@@ -91,9 +92,9 @@ class WebServer:
 
     def stop(self) -> None:
         """Answer no more."""
-        with contextlib.suppress(RuntimeError):  # it was stopped before
+        with contextlib.suppress(RuntimeError):  # it was stopped before, or never started
             self._loop.call_soon_threadsafe(self._is_over.set)
-        self._thread.join()
+            self._thread.join(STOP_SECONDS)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
