@@ -107,6 +107,13 @@ def _add_run(run: argparse.ArgumentParser) -> None:
 def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default 127.0.0.1)")
     serve.add_argument("--port", type=_port, default=9469, help="the port (default 9469)")
+    serve.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name by which requests may ask, of a proxy or a Service; repeat it for more",
+    )
     serve.add_argument("--bearer-env", metavar="NAME", help="the variable with the token that requests have to bring")
     serve.add_argument(
         "--textfile", type=Path, metavar="FILE", help="write the figures to a file of node_exporter, too"

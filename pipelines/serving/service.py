@@ -7,6 +7,7 @@ due (`nights`), and what is answered (`metrics`, `today_section`).
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,17 +33,21 @@ TICK_SECONDS = 300.0
 TURN_SECONDS = 0.5
 # A turn that takes longer than this hangs: the longest is a tick of a big fleet.
 HEALTHY_SECONDS = 900.0
+# A fifth of Python's own: where a tick computes, each read and write of an answer waits so long.
+SWITCH_SECONDS = 0.001
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where it answers: `token` is what a request has to bring; None for none. `textfile` is the file for
-    node_exporter; None for none. `home` is the folder of Dagster's history."""
+    """Where it answers: `names` are those of a request's Host beside the machine's own. `token` is what a request has
+    to bring; None for none. `textfile` is the file for node_exporter; None for none. `home` is the folder of Dagster's
+    history."""
 
     host: str
     port: int
+    names: tuple[str, ...]
     token: str | None
     textfile: Path | None
     home: Path
@@ -75,10 +80,11 @@ class Service:
             "/-/ready": self._ready,
         }
         ending.at_last = self._end
-        self.server = WebServer(place.host, place.port, answers, place.token)
+        self.server = WebServer(place.host, place.port, answers, place.token, place.names)
 
     def run(self) -> None:
         """Go on until KeyboardInterrupt; then end the run that is in progress, and answer no more."""
+        sys.setswitchinterval(SWITCH_SECONDS)
         self.server.start()
         logger.info("fleet %s: http://%s:%d/ and /metrics", self.fleet.fleet, self.place.host, self.server.port)
         try:

@@ -20,6 +20,7 @@ from pipelines.fleet.places import PROJECT
 from pipelines.serving.ending import Ending
 from tests.books import demo_fleet, environment
 from tests.servers import free_port, prometheus_scraping, running
+from tests.serving.test_crowded_server import CROWDS, HEALTHY_WITHIN_SECONDS, crowd, healthy_seconds
 from tests.serving.test_in_prometheus import RULES, alerts, answer, found, queries
 from tests.waiting import wait_for
 
@@ -104,6 +105,34 @@ def test_serve_ticks_books_the_night_and_answers_prometheus(tmp_path: Path) -> N
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=ENDED_SECONDS) == 0
     assert all(line.startswith('{"time": "') for line in log.read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.rest
+def test_a_crowd_of_slow_clients_stops_neither_ticks_nor_the_end(tmp_path: Path) -> None:
+    port, log, fleet = free_port(), tmp_path / "serve.log", demo_fleet(tmp_path, datetime.now(UTC).date(), None)
+    limits = "import resource, runpy; resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024));"
+    words = [sys.executable, "-c", f"{limits} runpy.run_module('pipelines', run_name='__main__')"]
+    words += ["serve", "--fleet", str(fleet), "--port", str(port)]
+    surroundings = environment(tmp_path / "data")
+    with (
+        log.open("w") as output,
+        running(words, cwd=PROJECT, env=surroundings, stdout=output, stderr=subprocess.STDOUT) as process,
+    ):
+        wait_for(lambda: "/metrics" in log.read_text(encoding="utf-8"), 60)
+        with crowd(port, *CROWDS["a byte now and then"]):
+            waits = []
+            while "tick: " not in log.read_text(encoding="utf-8"):
+                assert len(waits) < 200, log.read_text(encoding="utf-8")
+                waits.append(healthy_seconds(port))
+                time.sleep(0.5)
+            print(f"/-/healthy answered {len(waits)} times, after at most {max(waits):.3f} s")
+            assert max(waits) < HEALTHY_WITHIN_SECONDS
+            wait_for(lambda: is_ready(f"http://127.0.0.1:{port}"), 20)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=ENDED_SECONDS) == 0
+    printed = log.read_text(encoding="utf-8")
+    assert "failed" not in printed
+    assert "Traceback" not in printed
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -49,7 +49,8 @@ def _service(fleet: Fleet, options: argparse.Namespace, ending: Ending) -> Servi
     claim(fleet)
     home, is_ours = instance.chosen([fleet])
     instance.create(home, is_ours=is_ours)
-    place = Place(options.host, options.port, token, options.textfile, home, options.log_format)
+    names = tuple(options.allowed_host)
+    place = Place(options.host, options.port, names, token, options.textfile, home, options.log_format)
     try:
         return Service(fleet, place, ending)
     except OSError as refusal:
