@@ -2,7 +2,7 @@
 runs it again, and ends with the violations that it found.
 
 The run is killed; the disk is full; the clock is two days ahead or three hours behind; `wattledger serve`, which
-answers beside the nights, is ended or killed and started anew. The data lies on a disk of its own, an image in the
+answers beside the nights, is ended or killed and started anew. The data is on a disk of its own, an image in the
 folder, so it takes root; the clock takes faketime. Add here a fault. Keep out what comes late, is silent or down: that
 is chance in `nights`, with or without faults.
 """

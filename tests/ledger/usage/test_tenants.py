@@ -174,7 +174,7 @@ def test_tenants_have_their_logged_tokens_and_an_hours_share_of_the_joules(book:
 
 
 def test_who_has_the_last_digit_follows_the_requests_and_not_the_random_keys(book: Book) -> None:
-    """A seventh of the hour's 1,296,000 J is 185,142.857142857… J: up to the fourth who asked they are 740,571.428571."""
+    """A seventh of the hour's 1,296,000 J is 185,142.857142857… J: the first four have 740,571.428571."""
     found = {tenant: amounts[3] for tenant, amounts in usage(book, "sevenths").items()}
     assert found["zero"] == found["zeta"] == found["delta"] == 185_142.857143
     assert found["acme"] == 185_142.857142
