@@ -73,6 +73,14 @@ class Server:
             found: list[tuple[Any, ...]] = cursor.fetchall()
             return found
 
+    @contextmanager
+    def stream(self, query: str) -> Iterator[pa.RecordBatchReader]:
+        """The rows of a query as Arrow batches, which are read before the connection does anything else."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(query)
+            with cursor.fetch_record_batch() as batches:
+                yield batches
+
     def copy(self, schema: str, table: str, batches: pa.RecordBatchReader) -> int:
         """Append Arrow batches to a table, as one COPY; returns how many rows there were."""
         with self._connection.cursor() as cursor:
