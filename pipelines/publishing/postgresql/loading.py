@@ -20,7 +20,7 @@ import duckdb
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.targets.publication_targets import PostgresqlTarget
 from pipelines.publishing import published_tables, snapshots
-from pipelines.publishing.postgresql import comparing, readers, registry
+from pipelines.publishing.postgresql import comparing, erasing, readers, registry
 from pipelines.publishing.postgresql import tables as shapes
 from pipelines.publishing.postgresql.comparing import Differing
 from pipelines.publishing.postgresql.registry import Held
@@ -122,6 +122,7 @@ def _publish(
         if change.held is None:
             server.execute(f"analyze {change.wanted.name}")
     server.commit()
+    erasing.vacuum_after_erasure(server, prefix, readers.TENANT)
     return done
 
 

@@ -95,6 +95,12 @@ class Server:
         """End the transaction: it did nothing."""
         self._connection.rollback()
 
+    def outside_transactions(self, *statements: str) -> None:
+        """Run statements that no transaction may have around them, such as a vacuum."""
+        self._connection.adbc_connection.set_autocommit(True)
+        self.execute(*statements)
+        self._connection.adbc_connection.set_autocommit(False)
+
     def together(self, statements: Sequence[str]) -> None:
         """Run many small statements in one round trip."""
         if statements:
