@@ -1,4 +1,4 @@
-"""Rows that another hand deleted, changed or added in PostgreSQL, or files in the object store: made whole, and said.
+"""Rows that another hand deleted, changed or added in PostgreSQL, or files in the object store: made whole, and reported.
 
 Two dates of `tiny_marts`; the last run published 2026-10-02 alone. 2026-10-02 has 2 J, two rows of intervals of 1 J.
 """
@@ -54,7 +54,7 @@ def writes(fleet: Fleet) -> int:
 
 
 @pytest.mark.parametrize(
-    ("statement", "rows", "said"),
+    ("statement", "rows", "notice"),
     [
         # an old date, that no run was about
         (
@@ -110,7 +110,7 @@ def writes(fleet: Fleet) -> int:
     ],
 )
 def test_what_another_hand_changed_is_made_whole_at_the_next_load(
-    loaded: Fleet, statement: str, rows: dict[str, int], said: str
+    loaded: Fleet, statement: str, rows: dict[str, int], notice: str
 ) -> None:
     by_hand(loaded, statement)
     assert [name for name, n in differences_of(loaded) if n] != []
@@ -119,7 +119,7 @@ def test_what_another_hand_changed_is_made_whole_at_the_next_load(
         reader.execute(f"select count(*) from {target(loaded).schema_prefix}marts.model_monthly")
         done = load(loaded)
     assert done.rows == rows
-    assert done.notices == [f"{said}; they were loaded again"]
+    assert done.notices == [f"{notice}; they were loaded again"]
     assert [name for name, n in differences_of(loaded) if n] == []
     assert daily(loaded) == {"2026-10-01": 1, "2026-10-02": 2}
     assert load(loaded).rows == {}
@@ -179,7 +179,7 @@ def test_columns_and_tables_of_others_are_no_difference(loaded: Fleet) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"),
+    ("pattern", "notice"),
     [
         ("tables/marts/energy_ledger/2026-10-01-*.parquet", True),
         ("tables/marts/model_daily", True),
@@ -190,7 +190,7 @@ def test_columns_and_tables_of_others_are_no_difference(loaded: Fleet) -> None:
     ],
 )
 def test_what_another_hand_deleted_in_an_object_store_is_written_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, pattern: str, said: bool
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, pattern: str, notice: bool
 ) -> None:
     fleet = stores.tiny(tmp_path)
     book(fleet, {"2026-10-01": 1, "2026-10-02": 2})
@@ -202,7 +202,7 @@ def test_what_another_hand_deleted_in_an_object_store_is_written_again(
     assert [pattern for _ in stores.local(fleet).glob(pattern)] == [pattern]
     assert stores.Reader(fleet).daily() == {"2026-10-01": 1, "2026-10-02": 2}
     assert stores.Reader(fleet).delta("marts.energy_ledger", "select sum(energy_joules) from t") == [(3,)]
-    assert any("another hand deleted or changed files of tables/marts/" in line for line in caplog.messages) is said
+    assert any("another hand deleted or changed files of tables/marts/" in line for line in caplog.messages) is notice
     caplog.clear()
     assert stores.store(fleet).files == 0
     assert caplog.messages == []

@@ -1,7 +1,7 @@
 """Every place that may hold a tenant's name, and how `erase` takes it out there.
 
 `erase` does what the list has, and its test fails for a file in a fleet's folder that no place of the list covers. Add
-a place here when something new is written there. Keep out what nobody but its owner can reach: SECURITY.md names it.
+a place here when something new is written there. Keep out what is beyond the ledger's reach: SECURITY.md names it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipelines.warehouse import database
 
 
 class Place(NamedTuple):
-    """Names in the fleet's folder (a `*` stands for any letters), or a copy elsewhere; `erase` is what is done there
+    """Names in the fleet's folder (with `*` for any letters), or a copy elsewhere; `erase` is what is done there
     after the publication was made again, None where nothing is left to do or no name is ever written."""
 
     where: str

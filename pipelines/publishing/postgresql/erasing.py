@@ -12,13 +12,13 @@ from pipelines.publishing.postgresql.server import Server, quoted
 from pipelines.warehouse.database import literal
 
 # Only the database's owner or a superuser may do this; for others the server skips it with a warning, and autovacuum
-# does it later. Nobody else can read these catalogs but through views of what is current.
+# does it later. Others read these catalogs through views, which have what is current.
 CATALOGS = ("pg_catalog.pg_statistic", "pg_catalog.pg_statistic_ext_data")
 
 
-def vacuum_after_erasure(server: Server, prefix: str, column: str) -> list[str]:
-    """Vacuum and analyze the tables of ours with this column that were not since the last erasure; returns them. It
-    keeps no reader out, and a load that was killed before this is caught up by the next one."""
+def vacuum_after_erasure(server: Server, prefix: str, column: str) -> None:
+    """Vacuum and analyze the tables of ours with this column that were not since the last erasure. It keeps no
+    reader out, and a load that was killed before this is caught up by the next one."""
     publication = quoted(f"{prefix}published", "publication")
     due = server.rows(
         f"select c.schema_name, c.table_name from {quoted(f'{prefix}{registry.SCHEMA}')}.columns as c"
@@ -32,4 +32,3 @@ def vacuum_after_erasure(server: Server, prefix: str, column: str) -> list[str]:
     server.outside_transactions(
         *(f"vacuum (analyze) {name}" for name in names), *(f"vacuum {name}" for name in CATALOGS if names)
     )
-    return names
