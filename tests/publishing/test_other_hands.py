@@ -1,4 +1,4 @@
-"""Rows that another hand deleted, changed or added in PostgreSQL, or files in the object store: made whole, and reported.
+"""Rows of PostgreSQL, or files of a store, that another hand deleted, changed or added: made whole, and reported.
 
 Two dates of `tiny_marts`; the last run published 2026-10-02 alone. 2026-10-02 has 2 J, two rows of intervals of 1 J.
 """
