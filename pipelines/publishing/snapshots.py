@@ -33,6 +33,8 @@ class Snapshot:
     manifest: Manifest
     publication_id: str
     published_at: datetime
+    start_date: date
+    end_date: date
     fleet: str
     code_version: str
 
@@ -54,10 +56,11 @@ def opened(published: Path, folder: Path) -> Iterator[Snapshot]:
     manifest = restoring.checked(published, folder)
     try:
         with database.connect(folder / DATABASE, read_only=True) as connection:
-            ((publication_id, published_at, fleet, code_version),) = connection.execute(
-                "select publication_id, published_at, fleet, code_version from published.publication"
+            (row,) = connection.execute(
+                "select publication_id, published_at, start_date, end_date, fleet, code_version"
+                " from published.publication"
             ).fetchall()
-            yield Snapshot(connection, published, folder, manifest, publication_id, published_at, fleet, code_version)
+            yield Snapshot(connection, published, folder, manifest, *row)
     except duckdb.Error as refusal:
         if publication_manifest.sha256_of(folder / DATABASE) == manifest.database.sha256:
             raise

@@ -36,7 +36,7 @@ from pipelines.warehouse.refusals import QuestionError
 MART = "model_hourly"
 # A source that has given no sample for so long is not waited for: the others' intervals are closed without it.
 SILENT_SECONDS = 900
-WORK = ".today"
+WORK, LOCK = ".today", "tick.lock"
 
 
 class TickSkipped(Exception):
@@ -75,7 +75,7 @@ def _alone(fleet: Fleet) -> Iterator[Path]:
     """The folder of the tick's own warehouse, which only this process writes."""
     work = fleet.root / WORK
     work.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(work / "tick.lock")
+    lock = FileLock(work / LOCK)
     try:
         lock.acquire(timeout=0)
     except Timeout:

@@ -1,4 +1,4 @@
-"""An erased tenant in the copies of the publication: in a real PostgreSQL and in an S3 server, Delta's history too.
+"""An erased tenant in every place that the ledger writes: files, a real PostgreSQL, an S3 server with Delta's history.
 
 The fleet of `test_tenant_privacy`, without what it plants.
 """
@@ -8,16 +8,21 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 from pyarrow.fs import S3FileSystem, copy_files
 
+from pipelines.command_line.tenant_commands.places_of_names import PLACES
+from pipelines.fleet.fleet_file import load_fleet
+from pipelines.today import ticks
 from tests import commands
 from tests.books import environment
-from tests.planted import ENERGY, OUTPUT, board, plant, pod, rising, vllm
+from tests.planted import DAY, ENERGY, OUTPUT, board, plant, pod, rising, vllm
 from tests.publishing.test_postgresql import session
-from tests.publishing.test_tenant_privacy import edge, found_in
+from tests.publishing.test_tenant_privacy import contents, edge, found_in
 from tests.servers import postgresql, s3_bucket
 
 pytestmark = [pytest.mark.rest, pytest.mark.needs("postgresql")]
@@ -56,6 +61,8 @@ def written(folder: Path, bucket: str) -> None:
         ],
         nodes=[{"name": "n-a", "site": "west", "host_watts": 0}],
         cost_rates=[{"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 2.0, "source": "contract"}],
+        models=[{"name": "chat", "contract_prices": [{"tenant": ERASED, "output_usd_per_mtok": 1}]}],
+        receipts={"keep": True},
         requests=[{"name": "edge", "kind": "access_log", "path": "edge.jsonl", "columns": columns}],
         publication={
             "postgresql": {"dsn_env": DSN},
@@ -85,6 +92,26 @@ def rows_that_name(uri: str, text: str) -> set[str]:
         return found
 
 
+def kept_values(uri: str, text: str) -> set[str]:
+    """Where the planner's statistics have the text, as a superuser sees them: the views, and the rows of the catalog,
+    whose old versions stay until a vacuum."""
+    queries = {
+        "pg_stats": "select s::text from pg_stats as s",
+        "pg_stats_ext": "select s::text from pg_stats_ext as s",
+        "pg_statistic": "select encode(t_data, 'escape') from"
+        " generate_series(0, pg_relation_size('pg_statistic') / 8192 - 1) as n,"
+        " heap_page_items(get_raw_page('pg_statistic', n::integer))",
+    }
+    with session(uri) as cursor:
+        cursor.execute("create extension if not exists pageinspect")
+        found = set()
+        for place, query in queries.items():
+            cursor.execute(f"select count(*) from ({query}) as t (v) where v like '%{text}%'")
+            if cursor.fetchall() != [(0,)]:
+                found.add(place)
+        return found
+
+
 def charged(uri: str) -> list[tuple]:
     with session(uri) as cursor:
         cursor.execute(CHARGED)
@@ -98,22 +125,50 @@ def copied(bucket: str, folder: Path) -> Path:
     return folder
 
 
-def test_an_erased_name_is_in_no_row_of_postgresql_and_no_object_of_the_store(
-    tmp_path: Path, server: str, bucket: str
-) -> None:
+def test_an_erased_name_is_in_no_place_that_the_ledger_writes(tmp_path: Path, server: str, bucket: str) -> None:
+    """Files of the fleet's folder with a tick, receipts, a statement and an export; rows and statistics of PostgreSQL;
+    objects of the store."""
     written(tmp_path, bucket)
     ask(tmp_path, "run")
+    ask(tmp_path, "export")
+    for tenant in (ERASED, KEPT):
+        ask(tmp_path, "receipt", "--tenant", tenant, "--month", f"{DAY:%Y-%m}", "--html")
+    fleet = load_fleet(tmp_path / "fleet.yaml", environment(tmp_path / "data"))
+    ticks.refresh(fleet, datetime(DAY.year, DAY.month, DAY.day, 12, tzinfo=UTC))
+    with session(server) as cursor:
+        cursor.execute("create statistics of_two (mcv) on payer, tenant from finance.chargeback")
+        cursor.execute("analyze finance.chargeback")
     before = charged(server)
     assert [(tenant, tokens) for tenant, tokens, _ in before if tenant in (ERASED, KEPT)] == [(ERASED, 60), (KEPT, 120)]
     assert "finance.chargeback" in rows_that_name(server, ERASED)
+    assert kept_values(server, ERASED) == {"pg_stats", "pg_stats_ext", "pg_statistic"}
     assert found_in(copied(bucket, tmp_path / "first"), [ERASED, KEPT]) != set()
+    named = {path.relative_to(fleet.root).parts[0] for path, _ in places_in(fleet.root, ERASED)}
+    assert named == {"warehouse.duckdb", "published", "statements", ".today"}
+    # A fleet file that names the tenant would bring it back.
+    path = tmp_path / "fleet.yaml"
+    path.write_text(path.read_text().replace(f"tenant: {ERASED}", f"tenant: {KEPT}"))
+
     ask(tmp_path, "erase", "--tenant", ERASED)
     after = charged(server)
     assert rows_that_name(server, ERASED) == set()
+    assert kept_values(server, ERASED) == set()
     assert "finance.chargeback" in rows_that_name(server, KEPT)
+    assert "pg_stats" in kept_values(server, KEPT)
     left = copied(bucket, tmp_path / "then")
     assert found_in(left, [ERASED]) == set()
     assert {text for _, text in found_in(left, [ERASED, KEPT])} == {KEPT}
+    assert places_in(fleet.root, ERASED) == set()
+    assert {path.relative_to(fleet.root).parts[0] for path, _ in places_in(fleet.root, KEPT)} >= {"statements"}
     # The key has what the name had, to the digit.
     assert [figures for _, *figures in after] == [figures for _, *figures in before]
     assert after[0][0].startswith("tenant-")
+    # Whatever a version writes beside these needs a place in the list.
+    patterns = [place.where for place in PLACES]
+    assert [at.name for at in fleet.root.iterdir() if not any(fnmatch(at.name, one) for one in patterns)] == []
+
+
+def places_in(folder: Path, text: str) -> set[tuple[Path, str]]:
+    """Files that have the text, decoded by their format."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {(path, text) for path in files if any(text.encode() in content for content in contents(path))}

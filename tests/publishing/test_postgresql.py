@@ -719,3 +719,42 @@ def test_rows_that_do_not_fit_the_key_cost_the_table_its_key(fleet: Fleet, model
     assert load(fleet).notices == []
     assert ask(fleet, keys) == [(0,)]
     assert [(name, n) for name, n in differences(fleet) if n] == []
+
+
+# A tenant that pays half of the rows: its name is among the most common values of a column, and of two together.
+OF_TENANTS = """
+create schema if not exists fleet; create schema if not exists raw; create schema if not exists finance;
+create or replace table raw.tenant_names
+    (tenant_key varchar, tenant varchar, named_at timestamptz, erased_at timestamptz, former_key varchar);
+insert into raw.tenant_names values ('tenant-1', 'NAME', now(), ERASED, null);
+create or replace view finance.chargeback as select date '2026-10-01' as month, 'search' as payer,
+    if(n % 2 = 0, 'NAME', 'beta') as tenant, n as known_cost_usd from range(200) as rows (n)
+"""
+
+
+@pytest.mark.needs("postgresql")
+def test_the_statistics_of_postgresql_forget_an_erased_name(fleet: Fleet) -> None:
+    """Also those that a person made of two columns; a reader that began before keeps no load waiting."""
+    chargeback = f"{target(fleet).schema_prefix}finance.chargeback"
+    stats = (
+        "select (select count(*) from pg_stats as s where s::text like '%quokka-ag%'),"
+        " (select count(*) from pg_stats_ext as s where s::text like '%quokka-ag%')"
+    )
+    book(fleet, {"2026-10-01": 1}, more=OF_TENANTS.replace("NAME", "quokka-ag").replace("ERASED", "null"))
+    publish(fleet)
+    load(fleet)
+    run(os.environ[DSN], f"create statistics of_two (mcv) on payer, tenant from {chargeback}", f"analyze {chargeback}")
+    assert ask(fleet, stats) == [(1, 1)]
+    vacuumed = "select last_vacuum from pg_stat_user_tables where relid = 'finance.chargeback'::regclass"
+    assert ask(fleet, vacuumed) == [(None,)]
+    book(fleet, {"2026-10-01": 1}, more=OF_TENANTS.replace("NAME", "tenant-1").replace("ERASED", "now()"))
+    publish(fleet)
+    with session(os.environ[DSN], autocommit=False) as reader:
+        reader.execute(f"select count(*) from {chargeback}")
+        load(fleet)
+    assert ask(fleet, stats) == [(0, 0)]
+    # Once; where no name was erased since, the next load leaves the table alone.
+    ((first,),) = ask(fleet, vacuumed)
+    assert first is not None
+    load(fleet)
+    assert ask(fleet, vacuumed) == [(first,)]

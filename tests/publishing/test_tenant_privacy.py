@@ -6,11 +6,14 @@ gateway may put them into, in sound lines and in broken ones.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import hmac
 import json
+import sqlite3
 import zipfile
 from collections.abc import Collection, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -158,18 +161,30 @@ def found_in(folder: Path, texts: Collection[str]) -> set[tuple[str, str]]:
 
 
 def contents(path: Path) -> Iterator[bytes]:
+    """What a file holds: its bytes, and what is packed in it by its format."""
     yield path.read_bytes()
-    if path.suffix == ".xlsx":
+    if path.suffix in (".xlsx", ".zip"):
         with zipfile.ZipFile(path) as book:
             for name in book.namelist():
                 yield book.read(name)
+    elif path.suffix == ".gz":
+        yield gzip.decompress(path.read_bytes())
     elif path.suffix == ".parquet":
+        # Statistics of the footer are of the columns, and may be of rows that a reader would not see.
+        yield repr(duckdb.sql(f"from parquet_metadata('{path}')").fetchall()).encode()
+        yield repr(duckdb.sql(f"from parquet_kv_metadata('{path}')").fetchall()).encode()
         yield repr(duckdb.sql(f"from read_parquet('{path}')").fetchall()).encode()
     elif path.suffix == ".duckdb":
-        with duckdb.connect(str(path), read_only=True) as connection:
-            tables = connection.execute("select schema_name, table_name from duckdb_tables()").fetchall()
+        with duckdb.connect() as connection:
+            connection.execute(f"attach '{path}' as held (read_only)")
+            tables = connection.execute(
+                "select schema_name, table_name from duckdb_tables() where database_name = 'held'"
+            ).fetchall()
             for schema, table in tables:
-                yield repr(connection.execute(f'from {schema}."{table}"').fetchall()).encode()
+                yield repr(connection.execute(f'from held."{schema}"."{table}"').fetchall()).encode()
+    elif path.suffix in (".db", ".sqlite"):
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+            yield "\n".join(connection.iterdump()).encode()
 
 
 @pytest.fixture(scope="module")

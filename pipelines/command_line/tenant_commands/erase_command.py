@@ -1,7 +1,7 @@
 """The command `erase`: drop a tenant's name from the ledger and from every copy that it made.
 
 Exit status: 0 erased, 1 the name is dropped and a copy could not be made again, 2 no such tenant. Add here what is
-printed. Keep out where a name may be: that is `pipelines.publishing.tenant_erasure`.
+printed. Keep out where a name may be: that is `places_of_names`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 
 from pipelines.command_line import run
+from pipelines.command_line.tenant_commands import places_of_names
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import tenant_erasure
-from pipelines.receipts import receipt_files, tenant_statement
 
 
 def erase(fleet: Fleet, tenant: str) -> int:
@@ -22,12 +22,9 @@ def erase(fleet: Fleet, tenant: str) -> int:
     if started.on is not None and run.publish(fleet, started.on) != 0:
         print(f"the copies could not be made again, so older ones still hold the name: {again}", file=sys.stderr)
         return 1
-    for page in tenant_statement.folder_of(fleet).glob(f"{started.key}_*"):
-        page.unlink()
-    if started.former_key is not None:
-        for page in tenant_statement.folder_of(fleet).glob(f"{started.former_key}_*"):
-            page.unlink()
-        receipt_files.rekey(fleet, started.former_key, started.key)
+    for place in places_of_names.PLACES:
+        if place.erase is not None:
+            place.erase(fleet, started)
     for change in tenant_erasure.finish(fleet, started):
         if change.before.digest == change.after.digest:
             print(f"{change.what}: unchanged, it has no name of a tenant")
@@ -35,7 +32,8 @@ def erase(fleet: Fleet, tenant: str) -> int:
             usd = f"{change.after.usd:,.2f} USD as before" if change.after.usd is not None else "no cost"
             print(f"{change.what}: {change.before.digest} is now {change.after.digest}, {usd}")
     print(
-        "Out of reach: backups of the ledger, the logs that it reads, and what people copied. Take the name out of the"
-        " logs, or the next run that lands them draws a new key for it."
+        "Out of reach (SECURITY.md): backups of the ledger, the logs that it reads, what servers and stores keep by"
+        " themselves, and what people copied. Take the name out of the logs, or the next run that lands them draws a"
+        " new key for it."
     )
     return 0

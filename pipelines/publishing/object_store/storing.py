@@ -126,10 +126,11 @@ def _publish(snapshot: Snapshot, place: Place, turn: Turn, target: ObjectStoreTa
             uploaded = [replace(one, delta_version=None) for one in uploaded]
     made = Manifest(_publication_row(snapshot), {(one.schema, one.name): one for one in uploaded}, now)
     _note_changes(made, previous, done)
-    if previous is None or made != previous:
+    at = manifests.path_of(made.publication_id)
+    if made != previous or at not in place.files(PUBLICATIONS):
         turn.confirm()
         payload = made.to_json()
-        place.put(manifests.path_of(made.publication_id), payload)
+        place.put(at, payload)
         place.put(LATEST, payload)
     done.forgotten = _forget_old(
         place, made, present, now - timedelta(days=target.keep_days), made.publication.get("tenant_erased_at")
@@ -154,6 +155,16 @@ def _with_files(
 ) -> StoredTable:
     """The table with a file for each of its spans; those that the store lacks are written and uploaded."""
     kept = wanted.kept(present)
+    unchanged = [one for one in wanted.stored.files if wanted.spans.get(one.span) == one.fingerprint]
+    lost = [one.name for one in unchanged if one not in kept.values()]
+    if lost:
+        logger.warning(
+            "%s: another hand deleted or changed files of %s (%s%s); they are written again",
+            place.shown,
+            wanted.stored.folder,
+            lost[0],
+            f" and {len(lost) - 1:,} more" if len(lost) > 1 else "",
+        )
     files = []
     with snapshot.connection.cursor() as cursor:
         for span, fingerprint in wanted.spans.items():

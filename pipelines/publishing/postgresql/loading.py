@@ -13,15 +13,16 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, date, datetime
 
 import duckdb
 
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.targets.publication_targets import PostgresqlTarget
 from pipelines.publishing import published_tables, snapshots
-from pipelines.publishing.postgresql import readers, registry
+from pipelines.publishing.postgresql import comparing, erasing, readers, registry
 from pipelines.publishing.postgresql import tables as shapes
+from pipelines.publishing.postgresql.comparing import Differing
 from pipelines.publishing.postgresql.registry import Held
 from pipelines.publishing.postgresql.server import PostgresqlError, Server, connected, place_of, quoted
 from pipelines.publishing.postgresql.tables import Wanted
@@ -51,7 +52,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class _Change:
-    """A table whose rows, columns, key or comments are to change."""
+    """A table whose rows, columns, key or comments are to change; `mended` is what another hand changed of it."""
 
     wanted: Wanted
     held: Held | None
@@ -59,9 +60,12 @@ class _Change:
     dates: list[date | None]
     has_key: bool
     retyped: list[str]
+    mended: Differing | None
 
 
-def publish(fleet: Fleet, target: PostgresqlTarget, marts: Mapping[str, Mart]) -> Loaded | None:
+def publish(
+    fleet: Fleet, target: PostgresqlTarget, marts: Mapping[str, Mart], now: datetime | None = None
+) -> Loaded | None:
     """Bring the target up to the fleet's current publication, whatever it has missed; None before the first one.
 
     PostgresqlError where the server is away or refuses; it then has its old publication, whole.
@@ -72,7 +76,7 @@ def publish(fleet: Fleet, target: PostgresqlTarget, marts: Mapping[str, Mart]) -
     began = time.monotonic()
     try:
         with snapshots.opened(fleet.published, folder) as snapshot, connected(target) as server:
-            done = _publish(snapshot, server, target, marts)
+            done = _publish(snapshot, server, target, marts, (now or datetime.now(UTC)).date())
     except (PostgresqlError, PublicationDamaged) as refusal:
         raise PostgresqlError(
             f"publication.postgresql: {refusal}. The snapshot {folder.name} is published; PostgreSQL keeps what it has,"
@@ -95,12 +99,14 @@ def publish_within_limits(fleet: Fleet, target: PostgresqlTarget, marts: Mapping
         ) from None
 
 
-def _publish(snapshot: Snapshot, server: Server, target: PostgresqlTarget, marts: Mapping[str, Mart]) -> Loaded:
+def _publish(
+    snapshot: Snapshot, server: Server, target: PostgresqlTarget, marts: Mapping[str, Mart], tonight: date
+) -> Loaded:
     prefix = target.schema_prefix
     registry.prepare(server, prefix, [f"{prefix}{schema}" for schema in published_tables.SCHEMAS])
     held = registry.read(server, prefix)
     done = Loaded(snapshot.publication_id, server.place, _previous(server, target, held, snapshot))
-    changes = list(_changes(snapshot, server, target, marts, held))
+    changes = list(_changes(snapshot, server, target, marts, held, tonight=tonight))
     for change in changes:
         _shape(server, change)
     # The last are those that keep readers out of a table until the end.
@@ -116,6 +122,7 @@ def _publish(snapshot: Snapshot, server: Server, target: PostgresqlTarget, marts
         if change.held is None:
             server.execute(f"analyze {change.wanted.name}")
     server.commit()
+    erasing.vacuum_after_erasure(server, prefix, readers.TENANT)
     return done
 
 
@@ -151,6 +158,8 @@ def _changes(
     target: PostgresqlTarget,
     marts: Mapping[str, Mart],
     held: Mapping[registry.Name, Held],
+    *,
+    tonight: date,
 ) -> Iterator[_Change]:
     """Every table of the snapshot with what is to change of it. Writes nothing."""
     connection = snapshot.connection
@@ -171,13 +180,18 @@ def _changes(
                 " publication.postgresql.schema_prefix"
             )
         fresh = snapshots.fingerprints(snapshot, wanted.table)
-        retyped = [] if before is None else shapes.retyped_columns(wanted, shapes.columns_of(server, *name))
-        dates = list({**(before.loaded if before else {}), **fresh}) if retyped else []
-        dates = dates or snapshots.changed(fresh, before.loaded if before else {})
+        dates = snapshots.changed(fresh, before.loaded if before else {})
+        retyped, mended = [], None
+        if before is not None:
+            columns = shapes.columns_of(server, *name)
+            retyped = shapes.retyped_columns(wanted, columns)
+            is_as_made = not retyped and wanted.types.keys() <= columns.keys()
+            mended = comparing.differing(snapshot, server, wanted, dates, tonight, is_as_made=is_as_made)
+            dates += mended.dates if mended else []
         has_key = before.has_key if before is not None and before.key == str(wanted.key) else bool(wanted.key.columns)
         if has_key and dates:
-            has_key = shapes.keeps_its_key(connection, wanted, _chosen(wanted, dates))
-        yield _Change(wanted, before, fresh, dates, has_key, retyped)
+            has_key = shapes.keeps_its_key(connection, wanted, wanted.chosen(dates))
+        yield _Change(wanted, before, fresh, dates, has_key, retyped, mended)
     server.commit()
 
 
@@ -204,7 +218,7 @@ def _load(snapshot: Snapshot, server: Server, prefix: str, change: _Change, done
     if held is None:
         shapes.create(server, wanted)
     elif change.dates:
-        server.execute(f"delete from {wanted.name} where {_chosen(wanted, change.dates)}")
+        server.execute(f"delete from {wanted.name} where {wanted.chosen(change.dates)}")
     if change.retyped:
         shapes.retype(server, wanted, change.retyped)
     arriving = [on for on in change.dates if on in change.fresh]
@@ -230,25 +244,20 @@ def _load(snapshot: Snapshot, server: Server, prefix: str, change: _Change, done
             f"{wanted.table.schema}.{wanted.table.name} has no key any more in PostgreSQL: two rows share it, a part of"
             f" it is NULL, or a name is longer than {shapes.KEY_BYTES:,} bytes. Its rows are all there"
         )
+    if change.mended:
+        done.notices.append(
+            f"{wanted.table.schema}.{wanted.table.name}: another hand changed {change.mended}; they were loaded again"
+        )
     if change.dates:
         done.rows[f"{wanted.table.schema}.{wanted.table.name}"] = rows
         done.dates |= {on for on in change.dates if on is not None}
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, server: Server, wanted: Wanted, dates: Collection[date | None]) -> int:
-    query = f"select {wanted.selected()} from {wanted.table} where {_chosen(wanted, dates)}"
+    query = f"select {wanted.selected()} from {wanted.table} where {wanted.chosen(dates)}"
     # A reader that an error leaves open would keep this process from ever opening the file again.
     with closing(connection.sql(query).to_arrow_reader(BATCH_ROWS)) as batches:
         return server.copy(wanted.schema, wanted.table.name, batches)
-
-
-def _chosen(wanted: Wanted, dates: Collection[date | None]) -> str:
-    """The rows of these dates, in SQL of both sides; all rows of a table without dates."""
-    if not wanted.date_column:
-        return "true"
-    listed = ", ".join(f"date '{on.isoformat()}'" for on in dates if on is not None)
-    parts = [f"date in ({listed})"] if listed else []
-    return " or ".join([*parts, *(["date is null"] if None in dates else [])]) or "false"
 
 
 def _deprecate_table(server: Server, prefix: str, name: registry.Name, held: Held, version: str) -> None:

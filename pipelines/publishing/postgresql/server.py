@@ -73,6 +73,14 @@ class Server:
             found: list[tuple[Any, ...]] = cursor.fetchall()
             return found
 
+    @contextmanager
+    def stream(self, query: str) -> Iterator[pa.RecordBatchReader]:
+        """The rows of a query as Arrow batches, which are read before the connection does anything else."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(query)
+            with cursor.fetch_record_batch() as batches:
+                yield batches
+
     def copy(self, schema: str, table: str, batches: pa.RecordBatchReader) -> int:
         """Append Arrow batches to a table, as one COPY; returns how many rows there were."""
         with self._connection.cursor() as cursor:
@@ -86,6 +94,12 @@ class Server:
     def rollback(self) -> None:
         """End the transaction: it did nothing."""
         self._connection.rollback()
+
+    def outside_transactions(self, *statements: str) -> None:
+        """Run statements that no transaction may have around them, such as a vacuum."""
+        self._connection.adbc_connection.set_autocommit(True)
+        self.execute(*statements)
+        self._connection.adbc_connection.set_autocommit(False)
 
     def together(self, statements: Sequence[str]) -> None:
         """Run many small statements in one round trip."""

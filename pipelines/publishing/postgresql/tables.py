@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 import duckdb
@@ -137,6 +138,14 @@ class Wanted:
     def selected(self) -> str:
         """The columns as a query of the snapshot gives them to a COPY."""
         return ", ".join(_selected(name, kind) for name, kind in self.table.columns)
+
+    def chosen(self, dates: Collection[date | None]) -> str:
+        """The rows of these dates, in SQL of both sides; all rows of a table without dates."""
+        if not self.date_column:
+            return "true"
+        listed = ", ".join(f"date '{on.isoformat()}'" for on in dates if on is not None)
+        parts = [f"date in ({listed})"] if listed else []
+        return " or ".join([*parts, *(["date is null"] if None in dates else [])]) or "false"
 
 
 def postgresql_type(kind: str) -> str:
