@@ -120,7 +120,7 @@ bench-advice: $(READY)  ## advice against what came of it, on served fleets of k
 bench-empty-day: $(READY)  ## what a day of a small fleet costs and where its seconds go, printed (some 5 minutes, on Linux); ARGS="--days 5 --fleet mine.yaml"
 	@$(BIN)/python -m bench.empty_day $(ARGS)
 
-bench-nights: $(READY)  ## what a night costs as a fleet grows old: seconds and bytes by layer, printed (needs VictoriaMetrics; some 20 minutes); ARGS="--nights 365"
+bench-nights: $(READY)  ## what a night costs as a fleet grows old: seconds and bytes by layer, printed (needs VictoriaMetrics; some 20 minutes); ARGS="--nights 365", or what faults leave behind: ARGS="--faults 1"
 	@$(BIN)/python -m bench.nights $(ARGS)
 
 bench-receipts: $(READY)  ## whether receipts hold, on simulated engines of known law, and what 10 million cost, printed (some 15 minutes); ARGS="--seed 2 --laws 50"

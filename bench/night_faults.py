@@ -58,6 +58,8 @@ class Faults:
     what it broke is written into `folder` as it comes, so a stopped call goes on."""
 
     def __init__(self, folder: Path, seed: int) -> None:
+        if not Path(FAKETIME).exists():
+            raise SystemExit(f"{FAKETIME} is not there: apt-get install faketime")
         self._data, self._fleet, self._seed = folder / "data", folder / "fleet.yaml", seed
         self._met, self._broken = folder / "met.txt", folder / "violations.txt"
         self._serving = ExitStack()
