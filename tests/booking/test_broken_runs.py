@@ -138,7 +138,7 @@ def test_what_is_broken_is_a_line_and_everything_else_is_published(tmp_path: Pat
     ) in done.stderr
     assert read(published) == [("chat", 864_000, 25_920_000)]
 
-    # A day that does not balance reaches no reader: it is booked again without five minutes.
+    # A board that does not balance is named, and its day is published with a mark: it is booked without five minutes.
     shutil.copyfile(PROJECT / STAGING, project / STAGING)
     intervals = project / "dbt_project" / model("int_energy_intervals")
     right, noon = intervals.read_text(encoding="utf-8"), f"epoch_us(timestamptz '{DAY} 12:00:00+00')"
@@ -148,7 +148,13 @@ def test_what_is_broken_is_a_line_and_everything_else_is_published(tmp_path: Pat
     done = run(project, fleet, tmp_path / "data", "--rebuild", "--start", DAY, "--end", NEXT)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "FAILED marts/reconciliation_daily every_metered_joule_is_booked_once" in done.stdout, done.stdout
-    assert read(published) == [("chat", 864_000, 25_920_000)]
+    # `odd` can be read again.
+    assert read(published) == [("chat", 864_000, 25_830_000), ("odd", 432_000, None)]
+    with closing(duckdb.connect(str(published / "wattledger.duckdb"), read_only=True)) as connection:
+        (marked,) = connection.execute(
+            "select doubt_reasons from marts.model_daily where model = 'chat' order by date"
+        ).fetchall()[:1]
+    assert "unbalanced_joules" in marked[0]
 
 
 def read(published: Path) -> list[tuple]:

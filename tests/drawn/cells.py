@@ -62,6 +62,11 @@ class Cell:
         """That all of the cell's names begin with."""
         return self.world.name
 
+    @property
+    def is_harmless(self) -> bool:
+        """Whether all can be known of it, and nothing is amiss."""
+        return not (self.sighting.hidden or self.sighting.unknown or self.sighting.is_faulty)
+
     def with_genes(self, number: int, **changed: str) -> Cell:
         """The same cell under another number's name, with other values of these genes."""
         return made(self.seed, self.number, {**self.genes, **changed}, name=f"c{number}")

@@ -45,12 +45,6 @@ class Verdict:
     marked_rows: int = 0
 
     @property
-    def is_harmless(self) -> bool:
-        """Whether all can be known of it, and nothing is amiss."""
-        sighting = self.cell.sighting
-        return not (sighting.hidden or sighting.unknown or sighting.is_faulty)
-
-    @property
     def kind(self) -> str:
         """`right`, `flagged`, `wrong` (and unflagged), or `false alarm`."""
         sighting, wrong = self.cell.sighting, set(self.wrong)
@@ -61,7 +55,7 @@ class Verdict:
             or (wrong & sighting.unknown - sighting.hidden and not self.marks)
         ):
             return "wrong"
-        if self.is_harmless and (self.marks or self.checks - {LOWER_BOUND}):
+        if self.cell.is_harmless and not wrong & in_doubt and (self.marks or self.checks - {LOWER_BOUND}):
             return "false alarm"
         return "flagged" if wrong else "right"
 
@@ -131,7 +125,7 @@ def counted(found: Sequence[Verdict]) -> str:
     """How many cells are of each kind, and how many rows of harmless ones are marked."""
     counts = Counter(one.kind for one in found)
     kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("right", "flagged", "false alarm", "wrong"))
-    harmless = [one for one in found if one.is_harmless]
+    harmless = [one for one in found if one.cell.is_harmless]
     rows, marked = sum(one.rows for one in harmless), sum(one.marked_rows for one in harmless)
     return f"{kinds}; {marked} of {rows} rows of days of harmless worlds are marked"
 
