@@ -3,7 +3,7 @@
 -- depends_on: {{ ref('held_back_dates') }}
 {{ config(replaces='billing_months') }}
 {% set keys = ['date', 'billing_month'] + model_keys() %}
-{# Keys of tenants are random: who has a cost's last digit follows what they used. #}
+{# Keys of tenants are random: who has a cost's last digit follows what they used. DuckDB and Spark order NULLs otherwise. #}
 {% set used = ['requests', 'logged_input_tokens', 'logged_output_tokens', 'claimed_gpu_seconds', 'energy_joules'] %}
 {# What the hours of a model's date are weighed by: what a basis charges for. #}
 {% set weights = {
@@ -83,7 +83,9 @@ running as (
         row_window as (partition by {{ keys | join(', ') }}),
         running_window as (
             partition by {{ keys | join(', ') }}
-            order by is_rest, coalesce(request_team, ''), request_team, {{ used | join(', ') }}, tenant
+            order by is_rest, coalesce(request_team, ''), request_team,
+                {% for fact in used -%}coalesce({{ fact }}, -1), {% endfor -%}
+                tenant
             rows unbounded preceding
         )
 
