@@ -35,7 +35,7 @@ def test_what_a_night_adds_to_each_layer_does_not_grow(tmp_path: Path) -> None:
     first, last = nights.added(found[:6]), nights.added(found[5:])
     assert {"raw", "intermediate", "marts", "free in the warehouse", "publications", "history"} <= first.keys()
     assert grown(first, last) == {}
-    assert [path for path in places_of_others(tmp_path) if "published" not in path.parts] == []
+    assert [path for path in places_of_others(tmp_path / "data") if "published" not in path.parts] == []
     (report,) = tmp_path.rglob("published/report.html")
     assert {report.resolve(), report.with_name("wattledger.duckdb").resolve()} <= set(places_of_others(tmp_path))
 
