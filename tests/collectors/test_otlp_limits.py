@@ -25,7 +25,6 @@ from tests.collectors.test_otlp import (
     traces,
 )
 
-JSON, PROTOBUF = "application/json", "application/x-protobuf"
 DAY_SECONDS = 86_400
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from collectors.devices import otlp_messages
+from collectors.devices.otlp_messages import JSON, PROTOBUF
 from collectors.devices.otlp_receiver import Receiver, Refused
 from tests.collectors.test_otlp import (
     NOON_NS,
@@ -27,9 +28,6 @@ from tests.collectors.test_otlp import (
     span,
     traces,
 )
-
-JSON, PROTOBUF = "application/json", "application/x-protobuf"
-
 
 # --- null ---
 
