@@ -120,20 +120,20 @@ class Year:
     def backfill(self) -> Night:
         """Book the history in one run."""
         for number in range(1 - self._history, 1):
-            for half in self._drawn(number).halves:
-                self._send(half)
+            for half in self.drawn(number).halves:
+                self.send(half)
         self.write_fleet(self.url)
         seconds, status = self._run(FIRST, self._date(1))
         return Night(0, seconds, status, self._layers())
 
     def night(self, number: int) -> Night:
         """One night: what comes, comes, and the day that is over is booked."""
-        drawn = self._drawn(number)
-        self._send(drawn.halves[0])
+        drawn = self.drawn(number)
+        self.send(drawn.halves[0])
         for earlier in range(max(number - 3, 1), number + 1):
-            before = self._drawn(earlier)
+            before = self.drawn(earlier)
             if earlier + before.nights_late == number:
-                self._send(before.halves[1])
+                self.send(before.halves[1])
         self.write_fleet("http://127.0.0.1:9" if drawn.is_down else self.url)
         seconds, status = self._run(self._date(number), self._date(number + 1))
         return Night(number, seconds, status, self._layers())
@@ -141,7 +141,7 @@ class Year:
     def _date(self, number: int) -> date:
         return FIRST + timedelta(days=self._history + number - 1)
 
-    def _drawn(self, number: int) -> Drawn:
+    def drawn(self, number: int) -> Drawn:
         """The same for a number at each call, so that a stopped year goes on as it was."""
         random = Random(f"{self._seed}:{number}")
         halves = day_lines(self._date(number), random)
@@ -162,7 +162,7 @@ class Year:
             ).fetchall()
         return dict(rows)
 
-    def _send(self, lines: Sequence[str]) -> None:
+    def send(self, lines: Sequence[str]) -> None:
         for path, body in (("api/v1/import/prometheus", "\n".join(lines)), ("internal/force_flush", "")):
             with urllib.request.urlopen(f"{self.url}/{path}", data=body.encode(), timeout=60) as answer:
                 answer.read()

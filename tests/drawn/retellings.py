@@ -130,7 +130,8 @@ def sglang_from(changed_at: float, *, is_upgrade: bool) -> Page:
 
 
 def deltas(random: Random, *, is_stated: bool) -> Page:
-    """Each counter shows what came since the sample before, and requests end unevenly."""
+    """Each counter shows what came since the sample before, and requests end unevenly: on all counters alike, as a
+    prompt is in the sum and in its part at once."""
     drawn = random.random()
 
     def reported(page: list[Seen]) -> Iterator[Seen]:
@@ -140,7 +141,7 @@ def deltas(random: Random, *, is_stated: bool) -> Page:
                 yield name, of, at, values
                 continue
             came = np.maximum(np.diff(values, prepend=values[:1]), 0.0)
-            noise = Random(f"{drawn}/{name}")
+            noise = Random(drawn)
             uneven = came * np.array([0.6 + 0.8 * noise.random() for _ in came])
             yield name, of, at, uneven * (came.sum() / uneven.sum() if uneven.sum() else 1.0)
 
