@@ -51,7 +51,7 @@ def operated(seed: int, number: int) -> Cell:
         genes["engines scraped"] = "twice"
     # A meter that nothing places has all energy in doubt, whatever an operator does.
     if genes["node meter"] == "unplaced":
-        genes["node meter"] = "placed"
+        genes["node meter"] = "none"
     world = made(seed, plain, genes, name=f"c{number}")
     series = world.keyed()
     # Each kind in turn comes first, so that some 40 worlds have all of them.

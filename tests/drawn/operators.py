@@ -98,10 +98,11 @@ def _interleave(operator: Operator, at: np.ndarray, values: np.ndarray) -> np.nd
 
 
 def _restart(operator: Operator, one: Series) -> Iterator[Series]:
+    """A counter begins anew just after its last sample before the start, so that nothing of it is unseen."""
     metric, labels, at, values = one
     later = at >= operator.start
-    if is_counter(values) and later.any():
-        values = values - np.where(later, values[later][0], 0.0)
+    if is_counter(values) and not later.all():
+        values = values - np.where(later, values[~later][-1], 0.0)
     yield metric, labels, at, values
 
 

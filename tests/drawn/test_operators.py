@@ -13,9 +13,22 @@ from tests.drawn.operated import harmed, is_judged, operated, operated_worlds
 from tests.drawn.operators import KINDS, Operator
 from tests.drawn.twins import Row, compared, compared_rows
 
-SEED, COUNT, GRID_SECONDS = 1, 40, 300
+SEED, COUNT, GRID_SECONDS = 2, 40, 300
 # What the book has wrong of the sample, and does not mark: each is a shape that is not seen yet. What is mended leaves.
-KNOWN_WRONG: set[str] = set()
+KNOWN_WRONG = {
+    # Engines' pages hold their last values, and the log goes on.
+    "c3: round, hold: idle joules, input tokens, output tokens",
+    # Two boards' counters become deltas whose times are five minutes early; the gauges go on.
+    "c11: rename label, shift, delta: J per output token, joules, joules of the site",
+    # Prompts have another model's name; answers, the boards' pods and the gateway have the right one.
+    "c13: move: J per output token, USD of capacity, idle joules, joules",
+    # A board's counter is 0 all day, and its gauge is not.
+    "c20: zero: J per output token, idle joules, joules, joules of the site",
+    # Running requests alone are early, and of two addresses.
+    "c23: shift, split: input tokens, output tokens",
+    # All counters of two engines are 0 for half an hour, and the gateway's go on.
+    "c39: zero: J per output token, idle joules, input tokens, output tokens",
+}
 
 AT, COUNTED = np.array([0.0, 60.0, 120.0, 180.0]), np.array([10.0, 30.0, 60.0, 70.0])
 OTHER = np.array([1.0, 2.0, 3.0, 4.0])
@@ -41,7 +54,7 @@ def test_operators_do_what_they_are_named() -> None:
         ("freeze", 0): [10, 30, 30, 70],
         ("zero", 0): [10, 0, 0, 70],
         ("round", 0.75): [10, 0, 40, 70],  # in steps of (60 - 30) / 0.75
-        ("restart", 0): [10, 0, 30, 40],
+        ("restart", 0): [10, 20, 50, 60],
         ("delta", 0): [10, 0, 30, 70],
         ("interleave", 2): [10, 30 / 3 + 30, 2 * 60 / 3 + 7 * 30, 70],
         ("rescale", 2): [10, 60, 120, 70],

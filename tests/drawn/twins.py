@@ -167,25 +167,31 @@ def compared_rows(found: Mapping[str, Row], right: Mapping[str, Row]) -> tuple[l
 
 def _compared(cell: Cell, found: Mapping[str, Row], right: Mapping[str, Row]) -> Comparison:
     wrong, marked = compared_rows(found, right)
-    unharmed = {model.removeprefix(f"{cell.name}-") for model in set(cell.world.truths()) - harmed(cell)} & set(right)
-    expected = {name: right[name].marks for name in unharmed}
-    return Comparison(cell, tuple(wrong), tuple(marked), len(unharmed), _falsely_marked(found, expected))
+    unharmed = {model.removeprefix(f"{cell.name}-") for model in set(cell.world.truths()) - harmed(cell)}
+    of_twin = {name: row for name, row in right.items() if name in unharmed}
+    return Comparison(cell, tuple(wrong), tuple(marked), len(of_twin), _falsely_marked(found, of_twin))
 
 
 def _alone(cell: Cell, found: Mapping[str, Row]) -> Comparison:
     """A twin: where it is harmless, no row of its models may be marked."""
     models = [model.removeprefix(f"{cell.name}-") for model in cell.world.truths()] if cell.is_harmless else []
-    return Comparison(cell, (), (), len(models), _falsely_marked(found, dict.fromkeys(models, frozenset())))
+    clean = Row(dict.fromkeys(FIGURES, 1.0), frozenset())
+    return Comparison(cell, (), (), len(models), _falsely_marked(found, dict.fromkeys(models, clean)))
 
 
-def _falsely_marked(found: Mapping[str, Row], expected: Mapping[str, frozenset[tuple[str, str]]]) -> tuple[str, ...]:
-    """The rows that are missing, NULL, or marked otherwise than is expected."""
+def _falsely_marked(found: Mapping[str, Row], expected: Mapping[str, Row]) -> tuple[str, ...]:
+    """The rows that are missing, or NULL or marked where it is not expected."""
     lines = []
-    for name, marks in sorted(expected.items()):
+    for name, right in sorted(expected.items()):
         row = found.get(name)
-        reasons = sorted(reason for reason, _ in row.marks - marks) if row else ["no row"]
-        if reasons or (row and row.figures["J per output token"] is None):
-            lines.append(f"{name}: {', '.join(reasons) or 'NULL'}")
+        marks = sorted(reason for reason, _ in row.marks - right.marks) if row else ["no row"]
+        nulls = [
+            figure
+            for figure, value in right.figures.items()
+            if value is not None and row and row.figures[figure] is None
+        ]
+        if marks or nulls:
+            lines.append(f"{name}: {', '.join((*marks, *(f'no {figure}' for figure in nulls)))}")
     return tuple(lines)
 
 
