@@ -235,6 +235,7 @@ AMOUNTS: Mapping[str, tuple[float, ...]] = {
     "interleave": (2, 3),
     "rescale": (0.001, 0.5, 2, 1000),
 }
-OF_LABELS = ("rename label", "split", "move", *SUMS)
+OTHER_NAMES = ("split", "move")
+OF_LABELS = ("rename label", *OTHER_NAMES, *SUMS)
 # What leaves the account of a series as it was: all of it is there as well, or a fall shows where it began anew.
 LEAVES_ITS_ACCOUNT = ("copy", "restart")

@@ -106,6 +106,8 @@ def test_a_world_is_judged_where_a_second_account_remains() -> None:
     counter, gauge = on("ENERGY", "GPU--0"), on("POWER", "GPU--0")
     assert is_judged(replace(world, operators=(counter,)))
     assert not is_judged(replace(world, operators=(counter, gauge)))
+    assert not is_judged(replace(world, operators=(replace(counter, kind="move", label="UUID"),)))
+    assert is_judged(replace(world, operators=(replace(counter, kind="move", label="pod"),)))
     # A copy leaves the series as it is, so the gauge need not remain.
     assert is_judged(replace(world, operators=(on("ENERGY", "GPU--0", kind="copy"), gauge)))
     assert is_judged(replace(world, operators=(on("tokens"),)))
