@@ -1,6 +1,6 @@
 """Operated worlds: drawn worlds in which one to three operators act, each beside its plain twin, which has none.
 
-An operator can be judged where a second account remains: of each board a counter or a gauge that none touches, and of
+An operator can be assessed where a second account remains: of each board a counter or a gauge that none touches, and of
 each model an engine's page, a gateway or a log. Add here on what operators act, and what an account is. Keep out what
 an operator does (`operators`), and what a book has of it (`twins`).
 """
@@ -60,7 +60,7 @@ def operated(seed: int, number: int) -> Cell:
     kinds = (KINDS[number % len(KINDS)], *(random.choice(KINDS) for _ in range(others)))
     while True:
         drawn = replace(world, operators=tuple(_operator(random, kind, series) for kind in kinds))
-        if is_judged(drawn) and all(_changes(one, series) for one in drawn.operators):
+        if is_assessed(drawn) and all(_changes(one, series) for one in drawn.operators):
             return drawn
 
 
@@ -74,11 +74,11 @@ def twin(cell: Cell, number: int) -> Cell:
     return made(cell.seed, cell.number, cell.genes, name=f"c{TWINS_FROM + number}")
 
 
-def is_judged(cell: Cell) -> bool:
+def is_assessed(cell: Cell) -> bool:
     """Whether an account of each board's power and of each model's tokens remains that no operator touched.
 
     Another serial number is another board: a fleet that has both, of which each is read by one of the two meters, has
-    the same samples and other joules. So it is not judged.
+    the same samples and other joules. So it is not assessed.
     """
     if any(one.kind in OTHER_NAMES and one.label == cell.sighting.exporter.uuid for one in cell.operators):
         return False

@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.drawn.cells import made
 from tests.drawn.genes import ORDINARY
-from tests.drawn.operated import harmed, is_judged, operated, operated_worlds
+from tests.drawn.operated import harmed, is_assessed, operated, operated_worlds
 from tests.drawn.operators import KINDS, Operator
 from tests.drawn.twins import Row, compared, compared_rows
 
@@ -96,7 +96,7 @@ def test_the_sample_has_every_operator_and_one_to_three_in_a_world() -> None:
     assert {len(cell.operators) for cell in cells} == {1, 2, 3}
 
 
-def test_a_world_is_judged_where_a_second_account_remains() -> None:
+def test_a_world_is_assessed_where_a_second_account_remains() -> None:
     world = made(SEED, 0, {**ORDINARY, "topology": "two_models_of_a_node", "requests": "logged"}, name="c0")
     keys = [key for key, _ in world.keyed()]
 
@@ -104,15 +104,15 @@ def test_a_world_is_judged_where_a_second_account_remains() -> None:
         return Operator(kind, frozenset(key for key in keys if all(text in key for text in texts)), 0.0, 1.0)
 
     counter, gauge = on("ENERGY", "GPU--0"), on("POWER", "GPU--0")
-    assert is_judged(replace(world, operators=(counter,)))
-    assert not is_judged(replace(world, operators=(counter, gauge)))
-    assert not is_judged(replace(world, operators=(replace(counter, kind="move", label="UUID"),)))
-    assert is_judged(replace(world, operators=(replace(counter, kind="move", label="pod"),)))
+    assert is_assessed(replace(world, operators=(counter,)))
+    assert not is_assessed(replace(world, operators=(counter, gauge)))
+    assert not is_assessed(replace(world, operators=(replace(counter, kind="move", label="UUID"),)))
+    assert is_assessed(replace(world, operators=(replace(counter, kind="move", label="pod"),)))
     # A copy leaves the series as it is, so the gauge need not remain.
-    assert is_judged(replace(world, operators=(on("ENERGY", "GPU--0", kind="copy"), gauge)))
-    assert is_judged(replace(world, operators=(on("tokens"),)))
+    assert is_assessed(replace(world, operators=(on("ENERGY", "GPU--0", kind="copy"), gauge)))
+    assert is_assessed(replace(world, operators=(on("tokens"),)))
     unlogged = made(SEED, 0, {**world.genes, "requests": "unknown"}, name="c0")
-    assert not is_judged(replace(unlogged, operators=(on("tokens"),)))
+    assert not is_assessed(replace(unlogged, operators=(on("tokens"),)))
     assert harmed(replace(world, operators=(counter,))) == {"c0-m0"}
     assert harmed(replace(world, operators=(on("generation", '"-1"'),))) == {"c0-m1"}
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.books import Book
 from tests.drawn.cells import Cell, plant
 from tests.drawn.genes import ORDINARY
-from tests.drawn.operated import harmed, is_judged, twin
+from tests.drawn.operated import harmed, is_assessed, twin
 
 MARTS = ("model_daily", "fleet_daily")
 ALLOWED = 0.01
@@ -238,4 +238,4 @@ def _smaller(cell: Cell) -> list[Cell]:
         for part in parts if len(keys) > 1 else ():
             found.append(replace(cell, operators=(*before, replace(operator, chosen=frozenset(part)), *after)))
     found += [cell.with_genes(cell.number, **{gene: value}) for gene, value in odd.items()]
-    return [one for one in found if is_judged(one)]
+    return [one for one in found if is_assessed(one)]
