@@ -58,7 +58,7 @@ mission: $(READY)  ## what the product promises, a question a row, with the answ
 mutants: $(READY)  ## whether the tests see small falsifications of the product, each tried on its own (hours); ARGS="'carbon-*' --suite test", ARGS='--table before after'
 	@$(BIN)/python -m tests.mutants $(ARGS)
 
-drawn: $(READY)  ## odd files, odd labels and worlds of a fresh seed, booked: SEED=1 repeats one; ARGS='--cells 0 --files 0 --worlds 200 --reduce'
+drawn: $(READY)  ## odd files, odd labels and worlds of a fresh seed, booked: SEED=1 repeats one; ARGS='--cells 0 --files 0 --worlds 200 --reduce', ARGS='--operators --worlds 100'
 	@$(BIN)/python -m tests.drawn $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 test-spark: has-java $(SPARK_READY)  ## the same ledger on a real Spark cluster on this machine (needs Java 17); ARGS="-k mlperf"

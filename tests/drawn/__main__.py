@@ -8,16 +8,17 @@ import secrets
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count, islice
+from itertools import chain, count, islice
 from pathlib import Path
 
-from tests.drawn import odd_files
+from tests.drawn import odd_files, twins
 from tests.drawn.cells import Cell
 from tests.drawn.cells import drawn as draw_world
 from tests.drawn.findings import findings, healthy
 from tests.drawn.genes import GRIDS, grid_of
 from tests.drawn.mutations import not_found
 from tests.drawn.odd_cells import drawn
+from tests.drawn.operated import operated_worlds
 from tests.drawn.reduction import booked, reduced
 from tests.drawn.verdicts import counted
 
@@ -34,28 +35,46 @@ def main() -> int:
     parser.add_argument("--reduce", action="store_true", help="find the fewest genes of each world that is wrong")
     parser.add_argument("--grid", type=int, choices=GRIDS, help="seconds of an interval of the ledger (drawn)")
     parser.add_argument("--mutations", action="store_true", help="book the worlds by each broken rule, too")
+    parser.add_argument("--operators", action="store_true", help="only worlds in which operators act, and their twins")
     chosen = parser.parse_args()
     grid_seconds = chosen.grid or grid_of(chosen.seed)
+    if chosen.operators:
+        print(f"seed {chosen.seed}: {chosen.worlds} operated worlds in intervals of {grid_seconds} s", flush=True)
+        return _ended(chosen.seed, _operated(chosen.seed, chosen.worlds, grid_seconds, is_reduced=chosen.reduce))
     print(
         f"seed {chosen.seed}: {chosen.files} odd files of each of {len(odd_files.ALL)} kinds, {chosen.cells} cells,"
         f" each with an odd board and an odd engine, and {chosen.worlds} worlds in intervals of {grid_seconds} s",
         flush=True,
     )
+    worlds = _worlds(
+        list(islice(_drawn(chosen.seed, _genes(chosen.genes), is_harmless=chosen.harmless), chosen.worlds)),
+        grid_seconds,
+        is_reduced=chosen.reduce,
+        is_mutated=chosen.mutations,
+    )
+    return _ended(chosen.seed, chain(_odd(chosen.seed, chosen.files, chosen.cells), worlds))
+
+
+def _ended(seed: int, findings: Iterator[str]) -> int:
+    """Print the findings; 1 where there is one."""
     found = 0
-    for finding in (
-        *_odd(chosen.seed, chosen.files, chosen.cells),
-        *_worlds(
-            list(islice(_drawn(chosen.seed, _genes(chosen.genes), is_harmless=chosen.harmless), chosen.worlds)),
-            grid_seconds,
-            is_reduced=chosen.reduce,
-            is_mutated=chosen.mutations,
-        ),
-    ):
+    for finding in findings:
         print(f"- {finding}", flush=True)
         found += 1
-    again = f"make drawn SEED={chosen.seed} ARGS='{' '.join(sys.argv[1:])}'"
+    again = f"make drawn SEED={seed} ARGS='{' '.join(sys.argv[1:])}'"
     print(f"{found} findings; the same again: {again}" if found else "nothing wrong was found")
     return 1 if found else 0
+
+
+def _operated(seed: int, worlds: int, grid_seconds: int, *, is_reduced: bool) -> Iterator[str]:
+    """Which operated worlds are neither right nor marked, and which rows are marked that no operator touched."""
+    found = twins.compared(operated_worlds(seed, worlds), grid_seconds)
+    failing = [one for one in found if one.wrong]
+    print(twins.counted(found), *twins.by_operator(failing), sep="\n", flush=True)
+    yield from map(str, failing)
+    yield from (f"falsely marked: {one.cell}: {', '.join(one.falsely_marked)}" for one in found if one.falsely_marked)
+    if is_reduced:
+        yield from (f"reduced to {one}" for one in twins.reduced(failing, grid_seconds))
 
 
 def _odd(seed: int, files: int, cells: int) -> Iterator[str]:

@@ -6,8 +6,9 @@ A cell has a site and names of its own, so that nothing of it is another's. Keep
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -20,6 +21,7 @@ import yaml
 from tests.books import Book, files_source, record
 from tests.drawn.exporters import TENANT_LABELS
 from tests.drawn.genes import ENERGY, GRIDS, ORDINARY, SEEN, drawn_genes, fitted
+from tests.drawn.operators import Keyed, Operator
 from tests.drawn.retellings import SERVER, SERVERS, Seen
 from tests.drawn.sightings import Sighting
 from tests.drawn.topologies import TOPOLOGIES
@@ -49,13 +51,14 @@ COLUMNS = {"duration_seconds": "seconds", "status": "status", "tenant": "tenant"
 
 @dataclass(frozen=True)
 class Cell:
-    """A world, how it was seen, and the genes that made it so."""
+    """A world, how it was seen, the genes that made it so, and what was done then to its samples and labels."""
 
     seed: int
     number: int
     genes: Mapping[str, str]
     world: World
     sighting: Sighting
+    operators: tuple[Operator, ...] = ()
 
     @property
     def name(self) -> str:
@@ -69,7 +72,20 @@ class Cell:
 
     def with_genes(self, number: int, **changed: str) -> Cell:
         """The same cell under another number's name, with other values of these genes."""
-        return made(self.seed, self.number, {**self.genes, **changed}, name=f"c{number}")
+        cell = made(self.seed, self.number, {**self.genes, **changed}, name=f"c{number}")
+        return replace(cell, operators=self.operators)
+
+    def keyed(self) -> list[Keyed]:
+        """Each series as the operators leave it, with the metric and labels, but for the cell's name, of the one that
+        it came of."""
+        parts: dict[str, list[Seen]] = {}
+        for one in _of_genes(self):
+            named = json.dumps(dict(sorted(one[1].items())))
+            parts.setdefault(one[0] + re.sub(rf"\b{self.name}\b", "", named), []).append(one)
+        series = [(key, _joined(of)) for key, of in parts.items()]
+        for operator in self.operators:
+            series = operator.applied(series)
+        return series
 
     def stated(self) -> dict[str, list[dict[str, object]]]:
         """The rows of the fleet file without which its figures are not knowable."""
@@ -84,7 +100,7 @@ class Cell:
         return ", ".join(value for name, value in self.genes.items() if value != ORDINARY[name]) or "ordinary"
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.odd()})"
+        return f"{self.name} ({'; '.join((self.odd(), *map(str, self.operators)))})"
 
 
 def drawn(seed: int, number: int, **stated: str) -> Cell:
@@ -182,6 +198,19 @@ def planted(cell: Cell) -> Iterator[Series]:
 
 
 def _seen(cell: Cell) -> Iterator[Seen]:
+    """All series with their samples' Unix seconds, as the operators leave them."""
+    return (one for _, one in cell.keyed()) if cell.operators else _of_genes(cell)
+
+
+def _joined(parts: Sequence[Seen]) -> Seen:
+    """One series of its parts."""
+    metric, labels = parts[0][:2]
+    at, values = (np.concatenate([part[place] for part in parts]) for place in (2, 3))
+    order = np.argsort(at, kind="stable")
+    return metric, labels, at[order], values[order]
+
+
+def _of_genes(cell: Cell) -> Iterator[Seen]:
     """All series with their samples' Unix seconds."""
     for metric, labels, at, values in cell.sighting.series(cell.world):
         is_start = metric == "process_start_time_seconds"
