@@ -67,7 +67,7 @@ totals as (
         chosen.meter,
         coalesce(
             handovers.metered_joules,
-            case when not chosen.is_node_shared and not chosen.is_refuted then {{ exact('0') }} end
+            case when not chosen.is_node_shared and not coalesce(chosen.is_refuted, false) then {{ exact('0') }} end
         ) as metered_joules
     from chosen
     left join handovers on {{ equal_keys('chosen', 'handovers', ['date', 'meter_scope', 'meter']) }}

@@ -244,6 +244,26 @@ refuted as (
 
 ),
 
+-- Samples of a gauge that go on are one stretch.
+begun as (
+
+    select
+        *,
+        case when basis = 'below_idle' and from_us - lag(to_us) over stretch_window <= {{ cell_us }} then 0 else 1 end as begins
+    from refuted
+    window stretch_window as (partition by date, reading_id, basis order by from_us)
+
+),
+
+numbered as (
+
+    select
+        *,
+        sum(begins) over (partition by date, reading_id, basis order by from_us rows unbounded preceding) as stretch
+    from begun
+
+),
+
 final as (
 
     select
@@ -252,14 +272,15 @@ final as (
         meter_scope,
         meter,
         basis,
-        from_us,
+        min(from_us) as from_us,
         -- The sample that catches up has the joules of all of it.
-        case when is_caught_up then next_us else to_us end as to_us,
-        is_caught_up,
-        most_watts,
-        mean_watts * (to_us - from_us) / 1e6 as shown_joules,
-        evidence
-    from refuted
+        max(case when is_caught_up then next_us else to_us end) as to_us,
+        max(case when is_caught_up then 1 else 0 end) = 1 as is_caught_up,
+        max(most_watts) as most_watts,
+        {{ ratio(exact_sum('mean_watts'), 'count(*)') }} * (max(to_us) - min(from_us)) / 1e6 as shown_joules,
+        {{ joined_in_order('evidence') }} as evidence
+    from numbered
+    group by date, reading_id, meter_scope, meter, basis, stretch
 
 )
 
