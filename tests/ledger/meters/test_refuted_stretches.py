@@ -17,6 +17,7 @@ from tests.shapes import Seen, Shape, shape
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 HOURS_2 = 7200
+OUTRANKED = "GPU-0e04e04e-0000-0000-0000-000000000001"
 WHOLE = 300 * HOURS_2
 
 
@@ -29,9 +30,14 @@ def frozen(first: float, last: float, *, catches_up: bool = False) -> Samples:
     ]
 
 
-def quarter_hours() -> Samples:
-    """A counter that rises by 0.1 kWh every 20 minutes: 300 W."""
-    return [(moment(s), 1e9 + s // 1200 * 360e6) for s in range(0, HOURS_2 + 1, 60)]
+def coarse() -> Samples:
+    """A counter that rises by 0.01 kWh every twelve minutes: 50 W."""
+    return [(moment(s), 1e9 + s // 720 * 36e6) for s in range(0, HOURS_2 + 1, 60)]
+
+
+def frozen_over_midnight() -> Samples:
+    """As `frozen`, at each half minute, from half an hour before midnight to half an hour after it."""
+    return [(moment(s + 30), 1e9 + 300e3 * (min(s, -1800) if s <= 1800 else s - 3600)) for s in range(-3000, 7201, 60)]
 
 
 def zero_for_an_hour(watts: float = 0) -> Samples:
@@ -51,12 +57,12 @@ def held(uuid: str, *readings: tuple[str, Samples], util: float | None = 60, tok
 
 
 def planted() -> list[Series]:
-    second = {"uuid": "refuted-outranked", "node": "node-refuted-outranked"}
+    second = {"uuid": OUTRANKED.removeprefix("GPU-"), "node": f"node-{OUTRANKED[4:]}"}
     amd = {"hostname": "node-refuted-parts", "card_series": "AMD Instinct MI300X OAM", "serial_number": ""}
     slices = [
         series
         for part, watts in ((0, 640), (1, 0))
-        for labels in ({**amd, "gpu_id": str(part), "gpu_partition_id": str(part), **pod(f"refuted-part-{part}")},)
+        for labels in ({**amd, "gpu_id": str(part), "gpu_partition_id": str(part), **pod(f"refuted-slice-{part}")},)
         for series in (
             ("gpu_package_power", labels, steady(watts, 0, HOURS_2)),
             ("gpu_gfx_activity", labels, steady(60, 0, HOURS_2)),
@@ -72,7 +78,7 @@ def planted() -> list[Series]:
         *held("GPU-refuted-tokens", (WATTS, zero_for_an_hour()), util=None),
         *held("GPU-refuted-asleep", (WATTS, zero_for_an_hour()), util=0, tokens=False),
         *held("GPU-refuted-off", (WATTS, zero_for_an_hour()), util=None, tokens=False),
-        *held("GPU-refuted-outranked", (WATTS, steady(0, 0, HOURS_2))),
+        *held(OUTRANKED, (WATTS, steady(0, 0, HOURS_2))),
         ("nvidia_smi_power_draw_watts", second, steady(300, 0, HOURS_2)),
         *held("GPU-refuted-all", (WATTS, steady(0, 0, HOURS_2))),
         (WATTS, unused, steady(0, 0, HOURS_2)),
@@ -87,7 +93,8 @@ def planted() -> list[Series]:
         *held("GPU-refuted-late", (ENERGY, frozen(1800, 3000, catches_up=True))),
         *held("GPU-refuted-idle", (ENERGY, frozen(1800, 3000)), util=0, tokens=False),
         *held("GPU-refuted-short", (ENERGY, frozen(1800, 2340))),
-        *held("GPU-refuted-coarse", (ENERGY, quarter_hours())),
+        *held("GPU-refuted-night", (ENERGY, frozen_over_midnight())),
+        *held("GPU-refuted-coarse", (ENERGY, coarse())),
     ]
 
 
@@ -106,11 +113,13 @@ def book(shared_book: Callable[[Shape], Seen]) -> Seen:
         ("GPU-refuted-zero", 300 * 3600, 3600, 0),
         ("GPU-refuted-low", 300 * 3600, 3600, 20 * 3540),
         ("GPU-refuted-tokens", 300 * 3600, 3600, 0),
-        ("GPU-refuted-outranked", WHOLE, HOURS_2, 0),
+        (OUTRANKED, WHOLE, HOURS_2, 0),
         ("GPU-refuted-all", None, None, 0),
         ("GPU-refuted-still", 300 * 6000, 6000, 0),
         ("GPU-refuted-gauge", WHOLE, HOURS_2, 0),
         ("GPU-refuted-part", WHOLE, HOURS_2, 0),
+        # From 00:30:30 to 02:00:30; the minute over midnight is of the standstill too.
+        ("GPU-refuted-night", 300 * 5400, 5400, 0),
         # Innocent: above the bound; a minute goes from 30 W to 300 W.
         ("GPU-refuted-half", 30 * 3540 + 165 * 60 + 300 * 3600, HOURS_2, None),
         # Nothing says that the board is on: the minute from 0 W to 300 W has 150 W.
@@ -123,9 +132,9 @@ def book(shared_book: Callable[[Shape], Seen]) -> Seen:
         # The jump after the standstill has its joules.
         ("GPU-refuted-late", WHOLE, HOURS_2, None),
         ("GPU-refuted-idle", 300 * 6000, HOURS_2, None),
-        # Nine minutes; three steps of 0.1 kWh take more than five hours at 55 W.
+        # Nine minutes; three steps of 0.01 kWh take 33 minutes at 55 W.
         ("GPU-refuted-short", 300 * (HOURS_2 - 540), HOURS_2, None),
-        ("GPU-refuted-coarse", WHOLE, HOURS_2, None),
+        ("GPU-refuted-coarse", 360_000, HOURS_2, None),
     ],
 )
 def test_what_cannot_be_is_passed_over_and_what_can_stays(
@@ -173,12 +182,12 @@ def test_a_figure_that_cannot_be_is_null_and_its_row_says_why(
     assert all(row == (None, None, 0.0, "refuted_meter") for row in rows[1:])
 
 
-@pytest.mark.parametrize("name", ["gauge", "part", "outranked", "late", "coarse"])
+@pytest.mark.parametrize("name", ["refuted-gauge", "refuted-part", "refuted-late", OUTRANKED[4:]])
 def test_what_another_meter_books_is_in_no_doubt(book: Seen, name: str) -> None:
     assert book.query(
         "select energy_joules::double, joules_per_output_token, coverage_ratio, doubt_reasons from marts.model_daily"
         " where model = ?",
-        [f"m-refuted-{name}"],
+        [f"m-{name}"],
     ) == [(WHOLE, pytest.approx(3.0), 1.0, "")]
 
 
@@ -186,9 +195,10 @@ def test_each_unknown_second_is_a_doubt_with_its_meter(book: Seen) -> None:
     assert book.query("select entity, evidence from marts.doubts where reason = 'refuted_meter' order by 1") == [
         ("GPU-refuted-all", "7200 s unknown: its watts are below half of idle"),
         ("GPU-refuted-low", "3540 s unknown: its watts are below half of idle"),
+        ("GPU-refuted-night", "1800 s unknown: its counter stands still"),
         ("GPU-refuted-still", "1200 s unknown: its counter stands still"),
         ("GPU-refuted-tokens", "3540 s unknown: its watts are below half of idle"),
         ("GPU-refuted-zero", "3540 s unknown: its watts are below half of idle"),
     ]
     severity, rows = book.data_test("meters_show_what_boards_draw", "meter")
-    assert severity == "warn" and len(rows) == 8
+    assert severity == "warn" and len(rows) == 9

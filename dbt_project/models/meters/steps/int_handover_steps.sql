@@ -375,7 +375,8 @@ final as (
         )
             * (measured.end_us - measured.start_us)
             / 1e6 as is_impossible,
-        measured.end_us - measured.start_us > caps.cap_us as is_gap
+        measured.end_us - measured.start_us > caps.cap_us or refuted.reading_id is not null as is_gap,
+        refuted.reading_id is not null as is_refuted
     from measured
     inner join meter_readings on measured.reading_id = meter_readings.reading_id
     inner join dates_of_readings as caps
@@ -387,7 +388,6 @@ final as (
         and not refuted.is_caught_up
         and measured.energy_joules = 0
         and measured.end_us between refuted.from_us and refuted.to_us
-    where refuted.reading_id is null
 
 )
 

@@ -278,7 +278,7 @@ final as (
         max(case when is_caught_up then 1 else 0 end) = 1 as is_caught_up,
         max(most_watts) as most_watts,
         {{ ratio(exact_sum('mean_watts'), 'count(*)') }} * (max(to_us) - min(from_us)) / 1e6 as shown_joules,
-        {{ joined_in_order('evidence') }} as evidence
+        max(evidence) as evidence
     from numbered
     group by date, reading_id, meter_scope, meter, basis, stretch
 

@@ -88,7 +88,7 @@ low_stretches as (
     where samples.observed_at >= {{ run_start_at() }}
         and samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('samples.value') }}
-        and samples.value <= {{ "coalesce(getvariable('greatest_suspect'), 0)" if target.type == 'duckdb' else '1e9' }}
+        and samples.value <= {{ "coalesce(getvariable('greatest_suspect'), 1e300)" if target.type == 'duckdb' else '1e300' }}
         and (samples.value <= 0 or samples.value * gauges.factor < gauges.idle_watts_bare / 2)
     group by
         cast(samples.observed_at as date),
