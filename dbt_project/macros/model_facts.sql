@@ -83,7 +83,7 @@
             or coalesce({{ tokens_ratio }}, 0) >= {{ doubt_threshold() }}
             or position('no_counter' in listed_reasons) > 0
             or position('unclear_falls' in listed_reasons) > 0
-            -- Nothing of its energy is booked, or nobody knows how much is missing.
+            -- Nothing of its energy is booked, or how much is missing is unknown.
             or (position('refuted_meter' in listed_reasons) > 0 and (energy_joules is null or doubted_joules is null))
             then listed_reasons
         when listed_reasons is not null then ''

@@ -1,5 +1,5 @@
-"""What a meter shows while its board works, and cannot be right: 0 W or less than half of idle, a counter that stands
-still. Book and balance pass over it; the next meter in rank books these seconds, else they are unknown.
+"""What a meter shows while its board works, and cannot be right: 0 W or less than half of idle, a counter that does
+not move. Book and balance pass over it; the next meter in rank books these seconds, else they are unknown.
 
 Add here a bound of physics, with its innocent twins. Keep out what is above a limit (`test_doubted_limits`,
 `test_leaps`). Boards are A100s, whose bare idle is 55 W (seed device_types): 27.5 W is the bound. They draw 300 W for
@@ -122,7 +122,7 @@ def book(shared_book: Callable[[Shape], Seen]) -> Seen:
         ("GPU-refuted-night", 300 * 5400, 5400, 0),
         # Innocent: above the bound; a minute goes from 30 W to 300 W.
         ("GPU-refuted-half", 30 * 3540 + 165 * 60 + 300 * 3600, HOURS_2, None),
-        # Nothing says that the board is on: the minute from 0 W to 300 W has 150 W.
+        # Nothing shows that the board is on: the minute from 0 W to 300 W has 150 W.
         ("GPU-refuted-asleep", 150 * 60 + 300 * 3600, HOURS_2, None),
         ("GPU-refuted-off", 150 * 60 + 300 * 3600, HOURS_2, None),
         # The tokens of its pod are made on the other board; the watts of a slice are its board's.
@@ -195,8 +195,8 @@ def test_each_unknown_second_is_a_doubt_with_its_meter(book: Seen) -> None:
     assert book.query("select entity, evidence from marts.doubts where reason = 'refuted_meter' order by 1") == [
         ("GPU-refuted-all", "7200 s unknown: its watts are below half of idle"),
         ("GPU-refuted-low", "3540 s unknown: its watts are below half of idle"),
-        ("GPU-refuted-night", "1800 s unknown: its counter stands still"),
-        ("GPU-refuted-still", "1200 s unknown: its counter stands still"),
+        ("GPU-refuted-night", "1800 s unknown: its counter does not move"),
+        ("GPU-refuted-still", "1200 s unknown: its counter does not move"),
         ("GPU-refuted-tokens", "3540 s unknown: its watts are below half of idle"),
         ("GPU-refuted-zero", "3540 s unknown: its watts are below half of idle"),
     ]

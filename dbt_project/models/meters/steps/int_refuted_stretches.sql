@@ -1,5 +1,5 @@
 -- Stretches in which a meter shows what cannot be, because its board works: the book and its balance pass over them, and
--- the next meter in rank books these seconds, else they are unknown. A board works if its own utilisation says so, or if
+-- the next meter in rank books these seconds, else they are unknown. A board works if its own utilisation shows it, or if
 -- its engine moves tokens and no other board of the engine shows power. A counter's standstill is refuted by its gauge
 -- too; it has to be longer than three of its steps take at the board's bare idle. One row per date, reading and stretch.
 {% set cell_us = suspect_cell_us() %}
@@ -245,11 +245,11 @@ refuted as (
 ),
 
 -- Samples of a gauge that go on are one stretch.
-begun as (
+started as (
 
     select
         *,
-        case when basis = 'below_idle' and from_us - lag(to_us) over stretch_window <= {{ cell_us }} then 0 else 1 end as begins
+        case when basis = 'below_idle' and from_us - lag(to_us) over stretch_window <= {{ cell_us }} then 0 else 1 end as starts
     from refuted
     window stretch_window as (partition by date, reading_id, basis order by from_us)
 
@@ -259,8 +259,8 @@ numbered as (
 
     select
         *,
-        sum(begins) over (partition by date, reading_id, basis order by from_us rows unbounded preceding) as stretch
-    from begun
+        sum(starts) over (partition by date, reading_id, basis order by from_us rows unbounded preceding) as stretch
+    from started
 
 ),
 

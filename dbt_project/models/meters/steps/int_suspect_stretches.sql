@@ -124,7 +124,7 @@ counter_cells as (
 
 ),
 
--- A reading stands still if none of its series moves; one board of several rows has its value in the greatest.
+-- A reading does not move if none of its series moves; one board of several rows has its value in the greatest.
 still_cells as (
 
     select

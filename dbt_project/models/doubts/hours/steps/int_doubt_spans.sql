@@ -361,7 +361,7 @@ meter_doubts as (
         from_us,
         to_us,
         {{ rounded_text('unknown_seconds') }} || ' s unknown: ' || case
-            when basis = 'standstill' then 'its counter stands still' else 'its watts are below half of idle'
+            when basis = 'standstill' then 'its counter does not move' else 'its watts are below half of idle'
         end as evidence
     from refuted_meters
     union all
