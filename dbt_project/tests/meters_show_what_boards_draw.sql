@@ -2,8 +2,8 @@
     severity='warn',
     meta={
         'description':
-            'No meter shows less than half of what its idle board draws while the board works, and no counter stands '
-            ~ 'still meanwhile. Such seconds are booked by the next meter of the board, else they are unknown.',
+            'No meter shows less than half of what its idle board draws while the board works, and every counter '
+            ~ 'moves meanwhile. Other seconds are booked by the next meter of the board, else they are unknown.',
         'expected': 'watts and a counter that moves, while utilisation or tokens show that the board works',
         'remedy':
             'see whether the exporter of the board hangs (for DCGM its host engine), and land another meter of it. '
