@@ -34,9 +34,9 @@
 {# The words of `doubt_reasons` in order: the reasons of seed doubt_reasons that mark the joules or tokens of an hour. #}
 {% macro doubt_reasons() %}
     {{ return([
-        'above_limit', 'conflicting_role', 'hidden_processes', 'meters_disagree', 'no_counter', 'scraped_twice', 'second_name',
-        'token_counters_disagree', 'unaccounted_joules', 'unaccounted_tokens', 'unbalanced_joules', 'unbalanced_tokens',
-        'unclear_falls', 'uncounted_class', 'unplaced_meter', 'unread_gauge', 'unseen_tokens'
+        'above_limit', 'conflicting_role', 'hidden_processes', 'meters_disagree', 'no_counter', 'refuted_meter', 'scraped_twice',
+        'second_name', 'token_counters_disagree', 'unaccounted_joules', 'unaccounted_tokens', 'unbalanced_joules',
+        'unbalanced_tokens', 'unclear_falls', 'uncounted_class', 'unplaced_meter', 'unread_gauge', 'unseen_tokens'
     ]) }}
 {% endmacro %}
 
@@ -76,13 +76,15 @@
     {%- for fact in doubt_facts() if has_facts -%}
     cast({{ fact }} as {{ exact_type() }}) as {{ fact }},
     {% endfor -%}
-    case when listed_reasons is not null then coalesce({{ energy_ratio }}, 0e0) end as doubted_energy_ratio,
+    case when listed_reasons is not null then least(coalesce({{ energy_ratio }}, 0e0), 1e0) end as doubted_energy_ratio,
     case when listed_reasons is not null then coalesce({{ tokens_ratio }}, 0e0) end as doubted_tokens_ratio,
     case
         when coalesce({{ energy_ratio }}, 0) >= {{ doubt_threshold() }}
             or coalesce({{ tokens_ratio }}, 0) >= {{ doubt_threshold() }}
             or position('no_counter' in listed_reasons) > 0
             or position('unclear_falls' in listed_reasons) > 0
+            -- Nothing of its energy is booked, or how much is missing is unknown.
+            or (position('refuted_meter' in listed_reasons) > 0 and (energy_joules is null or doubted_joules is null))
             then listed_reasons
         when listed_reasons is not null then ''
     end as doubt_reasons

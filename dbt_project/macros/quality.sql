@@ -28,6 +28,16 @@
         else 1
     end
 {%- endmacro %}
+{# What a working board cannot show. It draws more than half of what it draws idle and empty (`idle_watts_bare`), and its
+   counter moves. A standstill under ten minutes is left alone: exporters answer with what they read last, and ten
+   minutes are less than a hundredth of a date. Cells are the five minutes in which power and work are compared. #}
+{% macro least_standstill_us() %}{{ return(600000000) }}{% endmacro %}
+{% macro suspect_cell_us() %}{{ return(300000000) }}{% endmacro %}
+{# The least bare idle of the seed, for boards of which none is known. #}
+{% macro least_idle_watts() %}10{% endmacro %}
+{# The utilisation from which on a board is awake: far above what a driver's own queries show. #}
+{% macro awake_activity_ratio() %}0.1{% endmacro %}
+
 {# Watts above which a sample of this scope is rejected where no limit is known: a sentinel, or milliwatts read as
    watts. Far above what existed in 2026: a board of 2 kW, a socket of 0.5, a node of 15 (140 where a whole rack is one
    host), a rack of 140, a site of 1 GW. #}

@@ -114,7 +114,8 @@ ALARMS = (
         "energy_counters_move",
         "No energy counter stayed constant all day.",
         "a counter that rises",
-        "see whether the board or its exporter hangs; its gauge is booked where there is one",
+        "see whether the board or its exporter hangs. While its board works, another meter of it is booked, or these"
+        " seconds are unknown (`refuted_meter` in marts.doubts); while nothing shows that it works, 0 J are booked",
     ),
     Alarm(
         ("raw", "series_chunks"),

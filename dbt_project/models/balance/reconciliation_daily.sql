@@ -78,6 +78,20 @@ not_booked as (
 
 ),
 
+-- What the passed-over seconds show; the joules of a counter that catches up are real.
+refuted as (
+
+    select
+        date,
+        meter_scope,
+        meter,
+        {{ exact_sum(exact('shown_joules')) }} as refuted_joules
+    from {{ ref('int_refuted_stretches') }}
+    where not is_caught_up
+    group by date, meter_scope, meter
+
+),
+
 final as (
 
     select
@@ -93,6 +107,7 @@ final as (
             coalesce(booked_meters.booked_joules, {{ exact('0') }})
                 - coalesce(metered.metered_joules, {{ exact('0') }}) as {{ exact_type() }}
         ) as difference_joules,
+        cast(refuted.refuted_joules as {{ exact_type() }}) as refuted_joules,
         cast(coalesce(not_booked.rejected_samples, 0) as bigint) as rejected_samples,
         cast(coalesce(not_booked.out_of_order_samples, 0) as bigint) as out_of_order_samples,
         metered.cross_check_source,
@@ -101,6 +116,7 @@ final as (
     from metered
     full outer join booked_meters using (date, meter_scope, meter)
     full outer join not_booked using (date, meter_scope, meter)
+    left join refuted using (date, meter_scope, meter)
 
 )
 

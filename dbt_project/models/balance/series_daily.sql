@@ -276,7 +276,13 @@ booked_joules as (
         meter_scope,
         meter,
         {{ exact_sum('energy_joules') }} as energy_joules
-    from ledger
+    from (
+        select date, meter_scope, meter, energy_joules from ledger
+        union all
+        -- What is refuted is accounted for.
+        select date, meter_scope, meter, {{ exact('shown_joules') }} as energy_joules from {{ ref('int_refuted_stretches') }}
+        where not is_caught_up
+    ) as known
     group by date, meter_scope, meter
 
 ),

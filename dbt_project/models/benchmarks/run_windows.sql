@@ -37,6 +37,12 @@ meter_errors as (
 
 ),
 
+refuted as (
+
+    select * from {{ ref('int_refuted_stretches') }} where not is_caught_up
+
+),
+
 {{ window_reading_ctes(
     ref('energy_ledger'), ref('int_meter_choices'), ref('int_reading_days'), ref('stg_series'), ref('int_scrape_copies'),
     ref('int_token_choices'), ref('int_engine_days'), ref('int_engine_roles')
@@ -59,6 +65,14 @@ samples as (
         and samples.observed_at >= (select min(start_at) - interval 15 minute from windows)
         and samples.observed_at < (select max(end_at) + interval 15 minute from windows)
         and window_readings.purpose {{ '<>' if stream == 'power' else '=' }} 'tokens'
+        {% if stream == 'power' -%}
+        and not exists (
+            select 1 from refuted
+            where refuted.reading_id = window_readings.reading_id
+                and {{ epoch_us('samples.observed_at') }} between refuted.from_us and refuted.to_us
+                and samples.value * series.factor <= refuted.most_watts
+        )
+        {% endif -%}
     group by window_readings.window_reading, samples.observed_at
     {% if not loop.last %}union all{% endif %}
     {% endfor %}
@@ -100,18 +114,24 @@ counter_readings as (
 
 {{ counter_step_ctes('counter_readings') }},
 
--- A counter's step is known however long it is; a gauge's is not.
+-- A counter's step is known however long it is, unless it is refuted; a gauge's is not.
 window_steps as (
 
     select
-        reading_id as window_reading,
-        start_us,
-        end_us,
-        risen as energy_joules,
+        assessed_steps.reading_id as window_reading,
+        assessed_steps.start_us,
+        assessed_steps.end_us,
+        case when refuted.reading_id is null then assessed_steps.risen end as energy_joules,
         cast(0 as double) as slope_watts,
-        is_impossible,
+        assessed_steps.is_impossible or refuted.reading_id is not null as is_impossible,
         false as is_gap
     from assessed_steps
+    inner join window_readings on assessed_steps.reading_id = window_readings.window_reading
+    left join refuted
+        on window_readings.reading_id = refuted.reading_id
+        and window_readings.purpose = 'energy'
+        and assessed_steps.risen = 0
+        and assessed_steps.end_us between refuted.from_us and refuted.to_us
     union all
     select
         window_reading,

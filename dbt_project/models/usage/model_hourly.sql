@@ -151,7 +151,8 @@ doubted as (
         {% for fact in doubt_facts() -%}
         doubted_hours.{{ fact }},
         {% endfor -%}
-        case when joined.energy_joules is not null or joined.output_tokens is not null then coalesce(substr(
+        case when joined.energy_joules is not null or joined.output_tokens is not null or doubted_hours.has_refuted_meter = 1
+            then coalesce(substr(
             ''
             {%- for reason in doubt_reasons() %}
             || case when doubted_hours.has_{{ reason }} = 1 then ',{{ reason }}' else '' end

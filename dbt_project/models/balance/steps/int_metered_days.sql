@@ -1,5 +1,5 @@
 -- What each meter measured on each date according to raw: the other side of the balance. Reads raw, the catalogues and
--- int_metered_readings alone, none of the book's steps. Days of a counter without trouble are telescoped from the chunk
+-- int_metered_readings alone, none of the book's steps but what is refuted. Days of a counter without trouble are telescoped from the chunk
 -- facts; others are added up sample by sample (int_metered_troubled_days). One row per date and meter that ought to be
 -- booked.
 with readings as (
@@ -60,14 +60,14 @@ totals as (
     union all
     select date, meter_scope, meter, metered_joules from troubled_days
     union all
-    -- Where all of them are refused, the seconds are unknown: 0 J, as elsewhere.
+    -- Where all samples are above the limit, the seconds are unknown: 0 J, as elsewhere. Where they are refuted, so is 0.
     select
         chosen.date,
         chosen.meter_scope,
         chosen.meter,
         coalesce(
             handovers.metered_joules,
-            case when not chosen.is_node_shared then {{ exact('0') }} end
+            case when not chosen.is_node_shared and not coalesce(chosen.is_refuted, false) then {{ exact('0') }} end
         ) as metered_joules
     from chosen
     left join handovers on {{ equal_keys('chosen', 'handovers', ['date', 'meter_scope', 'meter']) }}

@@ -57,6 +57,13 @@ doubts as (
 
 ),
 
+-- What is refuted is decided once, for the book and for its balance.
+refuted_dates as (
+
+    select distinct date, reading_id from {{ ref('int_refuted_stretches') }}
+
+),
+
 -- Each date of the run, with the last sample before it and the first one after it. A counter also has the dates without
 -- samples.
 day_facts as (
@@ -148,12 +155,14 @@ coverage as (
         or coalesce(
             greatest(longest_silence_us, coalesce(first_us - previous_us, 0)) > cap_us or next_us - last_us > next_cap_us, false
         ) as is_silent_once,
+        refuted_dates.reading_id is not null as is_refuted,
         greatest(start_us, coalesce(previous_us, first_us, next_us)) as knows_from_us,
         least(end_us, coalesce(next_us, last_us, previous_us)) as knows_to_us
     from capped
     left join device_types on capped.device_type = device_types.device_type
     left join doubts on capped.date = doubts.date and capped.meter = doubts.meter and capped.meter_scope = 'board'
     left join limits on capped.date = limits.date and capped.meter = limits.meter
+    left join refuted_dates on capped.date = refuted_dates.date and capped.reading_id = refuted_dates.reading_id
 
 ),
 
@@ -183,6 +192,7 @@ shared_nodes as (
     group by date, node
     having min(case
         when knows_from_us - node_knows_from_us > cap_us or node_knows_to_us - knows_to_us > cap_us then 1
+        when is_refuted then 1
         when not is_silent_once then 0
         -- The difference of a counter that never fell covers its silence.
         when kind = 'counter'
@@ -323,11 +333,13 @@ final as (
         node,
         device_type,
         is_node_shared,
+        is_refuted,
         node_cap_us,
         -- More than one reading is needed for this meter's day.
         max(case
             when preference = 1 and (
                 is_node_shared
+                or is_refuted
                 or filled_silences.meter is not null
                 or (readings > 1 and (knows_from_us - meter_knows_from_us > cap_us or meter_knows_to_us - knows_to_us > cap_us))
             ) then 1

@@ -1,6 +1,6 @@
 -- Each sample of a meter whose readings take turns, with the next one of its reading, from raw: what a counter rose
--- until then, what a gauge showed. Reads raw and the catalogues, none of the book's steps. One row per reading of a
--- meter and kept sample; the last has no next.
+-- until then, what a gauge showed. Reads raw, the catalogues and what is refuted, none of the book's other steps. One
+-- row per reading of a meter and kept sample; the last has no next, nor has one that begins a refuted standstill.
 with shared_days as (
 
     select * from {{ ref('int_shared_meter_days') }}
@@ -257,6 +257,23 @@ accepted as (
 
 ),
 
+stretches as (
+
+    select
+        places.meter_scope,
+        places.meter,
+        places.place,
+        places.is_counter,
+        stretches.from_us,
+        stretches.to_us,
+        stretches.is_caught_up,
+        stretches.most_watts
+    from {{ ref('int_refuted_stretches') }} as stretches
+    inner join (select distinct meter_scope, meter, place, is_counter, reading_id from members) as places
+        on stretches.reading_id = places.reading_id
+
+),
+
 points as (
 
     select
@@ -274,6 +291,19 @@ points as (
     from accepted as sampled
     left join reported_limits
         on sampled.meter = reported_limits.meter and {{ int_div('sampled.observed_us', day_us()) }} = reported_limits.day_number
+    where not exists (
+        select 1 from stretches
+        where {{ equal_keys('stretches', 'sampled', ['meter_scope', 'meter', 'place']) }}
+            and (
+                (stretches.is_counter and sampled.observed_us > stretches.from_us and sampled.observed_us < stretches.to_us)
+                or (
+                    not stretches.is_counter
+                    and sampled.observed_us >= stretches.from_us
+                    and sampled.observed_us <= stretches.to_us
+                    and sampled.value <= stretches.most_watts
+                )
+            )
+    )
     group by sampled.meter_scope, sampled.meter, sampled.place, sampled.observed_us
 
 ),
@@ -311,7 +341,7 @@ kept_points as (
 ),
 
 -- Each sample with the next one of its reading.
-paired as (
+neighbours as (
 
     select
         meter_scope,
@@ -326,6 +356,30 @@ paired as (
         lead(midnight_watts) over point_window as midnight_watts
     from kept_points
     window point_window as (partition by meter_scope, meter, place order by observed_us)
+
+),
+
+paired as (
+
+    select
+        neighbours.meter_scope,
+        neighbours.meter,
+        neighbours.place,
+        neighbours.is_counter,
+        neighbours.observed_us,
+        neighbours.value,
+        case when stretches.place is null then neighbours.until_us end as until_us,
+        neighbours.until_value,
+        neighbours.possible_watts,
+        neighbours.midnight_watts
+    from neighbours
+    left join stretches
+        on {{ equal_keys('neighbours', 'stretches', ['meter_scope', 'meter', 'place']) }}
+        and stretches.is_counter
+        and not stretches.is_caught_up
+        and neighbours.until_value = neighbours.value
+        and neighbours.until_us >= stretches.from_us
+        and neighbours.until_us <= stretches.to_us
 
 ),
 

@@ -51,7 +51,7 @@ covered as (
 
 ),
 
--- A gauge knows nothing of its gap, a counter the sum.
+-- A gauge knows nothing of its gap, a counter the sum, unless the sum is refuted.
 bridges as (
 
     select
@@ -66,7 +66,7 @@ bridges as (
         is_impossible,
         end_us - start_us > {{ var('max_spread_seconds') | int * 1000000 }} as is_overspread
     from numbered
-    where is_bridge and is_counter
+    where is_bridge and is_counter and not coalesce(is_refuted, false)
 
 ),
 

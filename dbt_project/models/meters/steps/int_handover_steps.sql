@@ -30,6 +30,12 @@ sources as (
 
 ),
 
+refuted as (
+
+    select * from {{ ref('int_refuted_stretches') }}
+
+),
+
 chunks as (
 
     select
@@ -270,7 +276,15 @@ points as (
         and day_edges.day_number = doubted_days.day_number
     left join limit_days
         on meter_readings.meter = limit_days.meter and {{ int_div('values_read.observed_us', day_us()) }} = limit_days.day_number
-    where meter_readings.is_counter
+    -- Samples of a refuted stretch count as absent: of a gauge those that are too low, of a counter those within.
+    left join refuted
+        on values_read.reading_id = refuted.reading_id
+        and case
+            when meter_readings.is_counter then values_read.observed_us > refuted.from_us and values_read.observed_us < refuted.to_us
+            else values_read.observed_us between refuted.from_us and refuted.to_us and values_read.value <= refuted.most_watts
+        end
+    where refuted.reading_id is null
+        and (meter_readings.is_counter
         or values_read.value <= coalesce(
             meter_readings.type_possible_watts * case
                 when doubted_days.meter is not null or values_read.observed_us in (day_edges.first_us, day_edges.last_us)
@@ -278,7 +292,7 @@ points as (
                 else 1
             end,
             {{ ceiling_watts('meter_readings.meter_scope') }}
-        )
+        ))
     group by meter_readings.reading_id, meter_readings.is_counter, values_read.observed_us
 
 ),
@@ -361,11 +375,19 @@ final as (
         )
             * (measured.end_us - measured.start_us)
             / 1e6 as is_impossible,
-        measured.end_us - measured.start_us > caps.cap_us as is_gap
+        measured.end_us - measured.start_us > caps.cap_us or refuted.reading_id is not null as is_gap,
+        refuted.reading_id is not null as is_refuted
     from measured
     inner join meter_readings on measured.reading_id = meter_readings.reading_id
     inner join dates_of_readings as caps
         on measured.reading_id = caps.reading_id and {{ int_div('measured.end_us', day_us()) }} = caps.day_number
+    -- A step over midnight without a rise is of the standstill that it leads to.
+    left join refuted
+        on measured.reading_id = refuted.reading_id
+        and measured.is_counter
+        and not refuted.is_caught_up
+        and measured.energy_joules = 0
+        and measured.end_us between refuted.from_us and refuted.to_us
 
 )
 

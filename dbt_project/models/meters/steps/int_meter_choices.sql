@@ -39,6 +39,12 @@ unplaced_meters as (
 
 ),
 
+refuted_days as (
+
+    select distinct date, reading_id from {{ ref('int_refuted_stretches') }}
+
+),
+
 -- What a node's meter measures where none of its boards reports power.
 boards_of_nodes as (
 
@@ -56,16 +62,18 @@ boards_of_nodes as (
 preferred as (
 
     select
-        *,
+        reading_days.*,
+        refuted_days.reading_id is not null as is_refuted,
         row_number() over (
-            partition by date, meter_scope, meter
+            partition by reading_days.date, meter_scope, meter
             order by rank, case when has_gap then 1 else 0 end, coverage_seconds desc, source, metric
         ) as preference,
-        count(*) over (partition by date, meter_scope, meter) as readings,
-        min(first_known_us) over (partition by date, meter_scope, meter) as meter_first_known_us,
-        max(last_known_us) over (partition by date, meter_scope, meter) as meter_last_known_us,
+        count(*) over (partition by reading_days.date, meter_scope, meter) as readings,
+        min(first_known_us) over (partition by reading_days.date, meter_scope, meter) as meter_first_known_us,
+        max(last_known_us) over (partition by reading_days.date, meter_scope, meter) as meter_last_known_us,
         case meter_scope when 'board' then 1 when 'module' then 2 when 'node' then 3 when 'rack' then 4 else 5 end as coarseness
     from reading_days
+    left join refuted_days on reading_days.date = refuted_days.date and reading_days.reading_id = refuted_days.reading_id
 
 ),
 
@@ -92,7 +100,7 @@ node_days as (
         date,
         node,
         max(case
-            when has_gap and not has_only_risen then 0
+            when is_refuted or (has_gap and not has_only_risen) then 0
             when first_known_us - node_first_known_us > cap_us or node_last_known_us - last_known_us > cap_us then 0
             else 1
         end) = 0 as is_mixed,
@@ -204,6 +212,7 @@ assessed as (
         coalesce(node_days.is_mixed, false) as is_mixed,
         node_days.node_cap_us,
         filled_gaps.reading_id is not null
+        or finest.is_refuted
         or (
             finest.readings > 1
             and coalesce(

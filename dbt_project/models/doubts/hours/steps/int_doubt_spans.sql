@@ -125,6 +125,21 @@ second_names as (
 
 ),
 
+refuted_meters as (
+
+    select
+        date,
+        meter_scope,
+        meter,
+        min(interval_number) * {{ grid_us() }} as from_us,
+        (max(interval_number) + 1) * {{ grid_us() }} as to_us,
+        max(basis) as basis,
+        sum(unknown_seconds) as unknown_seconds
+    from {{ ref('int_refuted_intervals') }}
+    group by date, meter_scope, meter
+
+),
+
 unplaced_meters as (
 
     select * from {{ ref('unplaced_meters') }} where {{ in_run('date') }}
@@ -337,6 +352,18 @@ meter_doubts as (
         to_us,
         {{ rounded_text('100 * covered_ratio', 1) }} || ' % of its time' as evidence
     from unread_gauges
+    union all
+    select
+        date,
+        'refuted_meter' as reason,
+        meter_scope,
+        meter,
+        from_us,
+        to_us,
+        {{ rounded_text('unknown_seconds') }} || ' s unknown: ' || case
+            when basis = 'standstill' then 'its counter does not move' else 'its watts are below half of idle'
+        end as evidence
+    from refuted_meters
     union all
     select
         unplaced_meters.date,

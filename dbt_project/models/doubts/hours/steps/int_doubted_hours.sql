@@ -26,9 +26,10 @@ token_ledger as (
 
 ),
 
+-- What a refuted meter measured besides is right: its missing joules are in doubt.
 energy_spans as (
 
-    select * from spans where meter is not null
+    select * from spans where meter is not null and reason <> 'refuted_meter'
 
 ),
 
@@ -120,8 +121,73 @@ without_tokens as (
 
 ),
 
+refuted_claims as (
+
+    select
+        refuted.date,
+        {{ from_epoch_us('refuted.interval_number * ' ~ grid_us()) }} as interval_start_at,
+        case when claims.place_node is not null then claims.place_site else meters.site end as site,
+        claims.deployment,
+        claims.namespace,
+        claims.team,
+        claims.model,
+        coalesce(meters.device_type, {{ unknown() }}) as device_type,
+        claims.meter_scope,
+        claims.role,
+        claims.engine,
+        refuted.missing_joules
+        * coalesce(claims.mig_share / claims.models_of_engine, cast(1 as double) / claims.members)
+        * (least(claims.slice_end_us, (refuted.interval_number + 1) * {{ grid_us() }})
+            - greatest(claims.slice_start_us, refuted.interval_number * {{ grid_us() }})) / {{ grid_us() }} as missing_joules
+    from {{ ref('int_refuted_intervals') }} as refuted
+    inner join {{ ref('int_claims') }} as claims
+        on {{ equal_keys('refuted', 'claims', ['date', 'meter_scope', 'meter']) }}
+        and claims.slice_start_us < (refuted.interval_number + 1) * {{ grid_us() }}
+        and claims.slice_end_us > refuted.interval_number * {{ grid_us() }}
+    inner join (
+        select date, meter_scope, meter, max(site) as site, max(device_type) as device_type
+        from {{ ref('int_meter_choices') }}
+        where purpose = 'booked'
+        group by date, meter_scope, meter
+    ) as meters
+        on {{ equal_keys('refuted', 'meters', ['date', 'meter_scope', 'meter']) }}
+
+),
+
+-- Where no meter of an engine books, its tokens have a row without joules.
+missing_energy as (
+
+    select
+        date,
+        date_trunc('hour', interval_start_at) as hour_start_at,
+        {{ model_keys() | join(', ') }},
+        missing_joules
+    from refuted_claims
+    union all
+    select
+        token_ledger.date,
+        date_trunc('hour', token_ledger.interval_start_at) as hour_start_at,
+        {{ columns_of('token_ledger', model_keys()) }},
+        cast(null as double) as missing_joules
+    from token_ledger
+    inner join refuted_claims
+        on token_ledger.engine = refuted_claims.engine and token_ledger.interval_start_at = refuted_claims.interval_start_at
+    where token_ledger.meter_scope = 'none'
+
+),
+
 pieces as (
 
+    select
+        date,
+        hour_start_at,
+        {{ model_keys() | join(', ') }},
+        {{ exact('missing_joules') }} as doubted_joules,
+        cast(null as {{ exact_type() }}) as doubted_tokens,
+        cast(null as double) as unbooked_tokens,
+        'refuted_meter' as reason
+    from missing_energy
+    union all
     select
         date,
         hour_start_at,
