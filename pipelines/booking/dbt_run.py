@@ -7,6 +7,7 @@ model (docs/bench.md). Add here what every call of dbt needs. Keep out which mod
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import hashlib
 import json
@@ -171,11 +172,12 @@ def parsed_project(project: Path, parsed: Path) -> ParsedProject:
     from dbt.contracts.graph.manifest import Manifest  # noqa: PLC0415 (dbt takes a second)
 
     kept = kept_folder(parsed, project_digest(project))
-    if kept.exists():
+    found: ParsedProject | None = None
+    # What a machine that went down left of a file is no project.
+    with contextlib.suppress(FileNotFoundError, ValueError):
         found = ParsedProject(Manifest.from_msgpack((kept / MANIFEST).read_bytes()), kept)
         found.manifest.build_flat_graph()  # type: ignore[no-untyped-call]  # dbt's own has no types
-    else:
-        found = ParsedProject(parse(project, parsed, "--no-write-json"), None)
+    found = found or ParsedProject(parse(project, parsed, "--no-write-json"), None)
     gc.collect()
     gc.freeze()
     # What is frozen when Python ends is never freed, and DuckDB's binding calls that a leak.

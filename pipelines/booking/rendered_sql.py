@@ -51,7 +51,9 @@ class RenderedSql:
         self._is_of_one_run = OF_ONE_RUN in variables
         if self._is_of_one_run or not self._path.exists():
             return
-        self._kept = json.loads(self._path.read_text(encoding="utf-8"))
+        # What a machine that went down left of a file is written anew.
+        with contextlib.suppress(ValueError):
+            self._kept = json.loads(self._path.read_text(encoding="utf-8"))
         texts = self._kept
         for hole, value in self._values.items():
             texts = {name: text.replace(_mark(hole), value) for name, text in texts.items()}

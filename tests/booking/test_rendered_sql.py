@@ -18,8 +18,8 @@ from pipelines.booking.rendered_sql import RenderedSql, copied
 from pipelines.fleet.places import DBT_PROJECT
 from tests.books import PARSED, empty_warehouse
 
-DRAWS, SAMPLE = 200, 2
-REST = pytest.mark.rest
+# 200 draws, of which `make test` makes two.
+SAMPLE, OTHERS = range(2), [range(first, first + 22) for first in range(2, 200, 22)]
 MODELS_OF_A_DRAW = 10
 
 
@@ -73,19 +73,21 @@ def drawn(draw: random.Random) -> dict[str, Any]:
     return {**left, "start_date": start.isoformat(), "end_date": end.isoformat()}
 
 
-@pytest.mark.parametrize("seed", [*range(SAMPLE), *(pytest.param(n, marks=REST) for n in range(SAMPLE, DRAWS))])
-def test_what_is_kept_is_what_dbt_renders(projects: Projects, seed: int) -> None:
+@pytest.mark.parametrize("seeds", [SAMPLE, *(pytest.param(some, marks=pytest.mark.rest) for some in OTHERS)], ids=str)
+def test_what_is_kept_is_what_dbt_renders(projects: Projects, seeds: range) -> None:
     """A run of drawn variables keeps its SQL; the next night's has other dates."""
-    draw = random.Random(seed)
-    first = drawn(draw)
-    names = draw.sample(projects.names, MODELS_OF_A_DRAW)
-    night = {**first, **{name: value for name, value in drawn(draw).items() if name.endswith("_date")}}
-    if "closed_until_us" in first:
-        night["closed_until_us"] = draw.randrange(10**15, 2 * 10**15)
+    for seed in seeds:
+        draw = random.Random(seed)
+        first = drawn(draw)
+        names = draw.sample(projects.names, MODELS_OF_A_DRAW)
+        night = {**first, **{name: value for name, value in drawn(draw).items() if name.endswith("_date")}}
+        if "closed_until_us" in first:
+            night["closed_until_us"] = draw.randrange(10**15, 2 * 10**15)
 
-    projects.compiled(projects.kept, first, names)
+        projects.compiled(projects.kept, first, names)
 
-    assert projects.compiled(projects.kept, night, names) == projects.compiled(projects.dbts, night, names)
+        kept, dbts = (projects.compiled(parsed, night, names) for parsed in (projects.kept, projects.dbts))
+        assert kept == dbts, f"seed {seed}"
 
 
 @pytest.mark.rest
@@ -140,3 +142,22 @@ def test_only_a_date_that_is_one_variable_is_a_hole(
 
     texts = [json.loads(file.read_text(encoding="utf-8")) for file in tmp_path.iterdir()]
     assert texts == ([{name: kept}] if kept else [])
+
+
+def test_a_file_that_is_cut_is_not_read(projects: Projects, tmp_path: Path) -> None:
+    """Neither texts nor the project: the next run has dbt's, and keeps its own."""
+    night = {"start_date": "2026-10-01", "end_date": "2026-10-02", "max_spread_seconds": 4713}
+    before = set(projects.files())
+    expected = projects.compiled(projects.kept, night, ["stg_run_dates"])
+    (file,) = set(projects.files()) - before
+    whole = file.read_text(encoding="utf-8")
+    file.write_text(whole[:-1], encoding="utf-8")
+    assert projects.compiled(projects.kept, night, ["stg_run_dates"]) == expected
+    assert file.read_text(encoding="utf-8") == whole
+
+    folder = dbt_run.kept_folder(tmp_path, dbt_run.project_digest())
+    folder.mkdir(parents=True)
+    cut = next(projects.kept.rglob(dbt_run.MANIFEST)).read_bytes()[:-1]
+    (folder / dbt_run.MANIFEST).write_bytes(cut)
+    shutil.copyfile(projects.dbts / PARSED, tmp_path / PARSED)
+    assert dbt_run.parsed_project(DBT_PROJECT, tmp_path).kept is None
