@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import hashlib
 import json
+import os
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,9 +70,9 @@ class RenderedSql:
             texts = {name: text.replace(value, _mark(hole)) for name, text in texts.items()}
         # A process of tomorrow's project removes the folder of today's.
         with contextlib.suppress(FileNotFoundError):
-            with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=self._path.parent, delete=False) as file:
-                json.dump(self._kept | texts, file)
-            Path(file.name).replace(self._path)
+            began = self._path.with_suffix(f".{os.getpid()}")
+            began.write_text(json.dumps(self._kept | texts), encoding="utf-8")
+            began.replace(self._path)
 
     def _rendered(self) -> dict[str, str]:
         """The SQL of each node that dbt has compiled and would compile to the same tomorrow."""
@@ -110,8 +111,8 @@ class RenderedSql:
 
 def copied(parsed: Manifest) -> Manifest:
     """The parsed project with nodes of its own: dbt notes on a node what it has compiled, and what it has called."""
-    manifest = copy.copy(parsed)
-    manifest.nodes = {name: copy.copy(node) for name, node in parsed.nodes.items()}
+    # `copy.copy` gives some of dbt's lookups to the wrong field.
+    manifest = dataclasses.replace(parsed, nodes={name: copy.copy(node) for name, node in parsed.nodes.items()})
     nodes: list[Any] = list(manifest.nodes.values())
     for node in nodes:
         node.depends_on = copy.deepcopy(node.depends_on)
