@@ -34,7 +34,7 @@ def compile_once() -> None:
 def compile_all() -> None:
     """Parse the dbt project and compile its macros and models."""
     compile_once()
-    manifest = dbt_run.parsed_project(DBT_PROJECT, DBT_PROJECT / "target").manifest
+    manifest = dbt_run._parsed(DBT_PROJECT, DBT_PROJECT / "target")
     for macro in manifest.macros.values():
         get_template(macro.macro_sql, {}, node=macro)
     for node in manifest.nodes.values():

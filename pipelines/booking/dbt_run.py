@@ -7,24 +7,19 @@ model (docs/bench.md). Add here what every call of dbt needs. Keep out which mod
 from __future__ import annotations
 
 import atexit
-import contextlib
 import gc
-import hashlib
 import json
 import logging
 import os
-import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pipelines.booking.dbt_results import is_error
-from pipelines.booking.rendered_sql import RenderedSql, copied
 from pipelines.fleet.places import DBT_PROJECT
 from pipelines.warehouse import progress
 
@@ -37,8 +32,7 @@ THREADS = 2
 # What the profile reads of the environment while the project is parsed. After a change of its values dbt parses
 # every file anew, for seven seconds; of what is parsed they are only the name of the file, without its folder.
 PARSED_WITH = {"WATTLEDGER_WAREHOUSE": "warehouse.duckdb", "WATTLEDGER_THREADS": "1", "WATTLEDGER_MEMORY_LIMIT": "1GB"}
-# The parsed project, in the folder of what is kept of it.
-MANIFEST = "manifest.msgpack"
+
 
 # DuckDB's words, and the variable for the memory that models have. Without it they have the profile's 3 GB, and where
 # that is too little, in a second build, what DuckDB takes of a machine by itself.
@@ -90,21 +84,19 @@ def run_dbt(
     from dbt.adapters.duckdb.connections import DuckDBConnectionManager  # noqa: PLC0415 (dbt takes a second)
     from dbt.cli.main import dbtRunner  # noqa: PLC0415
 
-    manifest, kept = parsed_project(project, parsed or project / "target")
-    # A unit test renders its model's template with rows of its own.
-    has_unit_tests = "test" in words[:1] or ("build" in words[:1] and "unit_test" not in words)
-    rendered = None
-    if kept is not None and not has_unit_tests:
-        database = Path(environment["WATTLEDGER_WAREHOUSE"]).stem
-        rendered = RenderedSql(manifest, kept, variables, database)
+    manifest = _parsed(project, parsed or project / "target")
+    nodes: Iterable[Any] = manifest.nodes.values()
+    for node in nodes:
+        # dbt keeps compiled code on the manifest, and would not compile the node again in the next run.
+        if getattr(node, "compiled", False):
+            node.compiled, node.extra_ctes_injected, node.extra_ctes = False, False, []
     # What fails is in dbt's results; DBT_LOG_LEVEL_FILE=debug brings dbt.log back.
     level = "debug" if on_event else os.environ.get("DBT_LOG_LEVEL_FILE", "none")
     arguments = ["--no-write-json", "--log-level", "none", "--log-level-file", level, *words]
     arguments += ["--threads", str(threads), "--vars", json.dumps(variables), *_folders(project, target)]
     try:
         with _set(environment), _interrupts_as_dbt_knows_them():
-            runner = dbtRunner(rendered.manifest if rendered else copied(manifest), [on_event or progress.of_dbt])
-            done = runner.invoke(arguments)
+            done = dbtRunner(manifest=manifest, callbacks=[on_event or progress.of_dbt]).invoke(arguments)
     finally:
         DuckDBConnectionManager.close_all_connections()  # type: ignore[no-untyped-call]  # dbt-duckdb's own has no types
         gc.collect()  # the file stays locked for other processes while a handle lives
@@ -112,8 +104,6 @@ def run_dbt(
         raise DbtError(f"dbt did not run: {done.exception}") from done.exception
     if done.exception is not None:
         raise done.exception
-    if rendered:
-        rendered.keep()
     return list(cast("RunExecutionResult", done.result).results)
 
 
@@ -129,60 +119,18 @@ def parse(project: Path, parsed: Path, *options: str) -> Manifest:
     return cast("Manifest", done.result)
 
 
-def project_digest(project: Path = DBT_PROJECT) -> str:
-    """A digest of every file of the project, and of the versions of what reads them."""
-    generated = {project / name for name in ("target", "logs", "dbt_packages", ".user.yml")}
-    versions = [version(package) for package in ("dbt-core", "dbt-adapters", "dbt-duckdb")]
-    digest = hashlib.blake2b(" ".join(versions).encode(), digest_size=16)
-    for top in sorted(project.iterdir()):
-        for path in () if top in generated else sorted((top, *top.rglob("*"))):
-            if path.is_file():
-                digest.update(f"\0{path.relative_to(project)}\0".encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def kept_folder(parsed: Path, digest: str) -> Path:
-    """The folder of what is kept of the project of this digest."""
-    return parsed / "kept" / digest
-
-
-def keep(manifest: Manifest, parsed: Path, digest: str) -> None:
-    """Keep a parsed project, in place of what is kept of others: dbt takes three times as long to find that its own
-    file is still right (docs/bench.md)."""
-    shutil.rmtree(parsed / "kept", ignore_errors=True)
-    began = kept_folder(parsed, "began")
-    began.mkdir(parents=True)
-    (began / MANIFEST).write_bytes(manifest.to_msgpack())
-    began.rename(kept_folder(parsed, digest))
-
-
-class ParsedProject(NamedTuple):
-    """A project as dbt has parsed it, and the folder of what is kept of it: none of one that is parsed for once."""
-
-    manifest: Manifest
-    kept: Path | None
-
-
 @cache
-def parsed_project(project: Path, parsed: Path) -> ParsedProject:
-    """The project as dbt has parsed it, read once per process.
+def _parsed(project: Path, parsed: Path) -> Manifest:
+    """The project as dbt has parsed it, once per process.
 
     Its millions of objects stay, so the collection of garbage after each run need not look at them again.
     """
-    from dbt.contracts.graph.manifest import Manifest  # noqa: PLC0415 (dbt takes a second)
-
-    kept = kept_folder(parsed, project_digest(project))
-    found: ParsedProject | None = None
-    # What a machine that went down left of a file is no project.
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        found = ParsedProject(Manifest.from_msgpack((kept / MANIFEST).read_bytes()), kept)
-        found.manifest.build_flat_graph()  # type: ignore[no-untyped-call]  # dbt's own has no types
-    found = found or ParsedProject(parse(project, parsed, "--no-write-json"), None)
+    manifest = parse(project, parsed, "--no-write-json")
     gc.collect()
     gc.freeze()
     # What is frozen when Python ends is never freed, and DuckDB's binding calls that a leak.
     atexit.register(gc.unfreeze)
-    return found
+    return manifest
 
 
 def _folders(project: Path, target: Path) -> list[str]:

@@ -32,6 +32,7 @@ from pipelines.booking.project import (
     constants_of,
     environment_of,
     project_contracts,
+    project_digest,
     seed_digest,
     variables_of,
 )
@@ -169,7 +170,7 @@ def on_duckdb(context: dg.AssetExecutionContext, fleet: Fleet, asked: Asked) -> 
         first, end = due_dates.dates_to_book(connection, asked.first, asked.end, until=asked.until)
         upgrades.prepare(connection, fleet, project_contracts(fleet), first, end, is_whole=not context.is_subset)
         unasked = due_dates.unasked(connection, first, end)
-        made_from = standing_views.MadeFrom(dbt_run.project_digest(), variables_of(fleet, first, end))
+        made_from = standing_views.MadeFrom(project_digest(), variables_of(fleet, first, end))
         is_kept = keeps_unchanged and standing_views.are_todays(connection, made_from)
     logger.info("booking %s to %s", first, end - timedelta(days=1))
     checks.prefetch()

@@ -8,6 +8,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from datetime import date, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 from dagster_dbt import DbtProject
@@ -31,13 +32,23 @@ def prepared_project(data: Path = PROJECT / "data") -> DbtProject:
     parsed.mkdir(parents=True, exist_ok=True)
     project = DbtProject(project_dir=DBT_PROJECT, profiles_dir=DBT_PROJECT, target_path=parsed)
     with FileLock(parsed / "parse.lock"):
-        digest, of_manifest = dbt_run.project_digest(), parsed / "manifest.digest"
-        is_parsed = project.manifest_path.exists() and dbt_run.kept_folder(parsed, digest).exists()
-        if not (is_parsed and of_manifest.exists() and of_manifest.read_text() == digest):
+        digest, of_manifest = project_digest(), parsed / "manifest.digest"
+        if not (project.manifest_path.exists() and of_manifest.exists() and of_manifest.read_text() == digest):
             of_manifest.unlink(missing_ok=True)
-            dbt_run.keep(dbt_run.parse(DBT_PROJECT, parsed), parsed, digest)
+            dbt_run.parse(DBT_PROJECT, parsed)
             of_manifest.write_text(digest)
     return project
+
+
+def project_digest() -> str:
+    """A digest of every file of the project, and of dbt's version, which reads them."""
+    generated = {DBT_PROJECT / name for name in ("target", "logs", "dbt_packages", ".user.yml")}
+    digest = hashlib.blake2b(version("dbt-core").encode(), digest_size=16)
+    for top in sorted(DBT_PROJECT.iterdir()):
+        for path in () if top in generated else sorted((top, *top.rglob("*"))):
+            if path.is_file():
+                digest.update(f"\0{path.relative_to(DBT_PROJECT)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def seed_digest(seeds: Path = DBT_PROJECT / "seeds") -> str:
