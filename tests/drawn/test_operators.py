@@ -22,8 +22,6 @@ KNOWN_WRONG = {
     "c11: rename label, shift, delta: J per output token, joules, joules of the site",
     # Prompts have another model's name; answers, the boards' pods and the gateway have the right one.
     "c13: move: J per output token, USD of capacity, idle joules, joules",
-    # A board's counter is 0 all day, and its gauge is not.
-    "c20: zero: J per output token, idle joules, joules, joules of the site",
     # Running requests alone are early, and of two addresses.
     "c23: shift, split: input tokens, output tokens",
     # All counters of two engines are 0 for half an hour, and the gateway's go on.
