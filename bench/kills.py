@@ -3,7 +3,7 @@
 A fleet of `nights` with a history of 120 days, whose first month is closed but for `close` itself, is copied for each
 trial. A command is killed, with its children, at a moment by chance; two runs begin at once; the disk is full during a
 run; a backup is restored. Then the same command is given again, and what it leaves is compared, by every figure, with
-what the command leaves that nobody disturbed. Add here what may be killed. Keep out nights that go wrong
+what an undisturbed command leaves. Add here what may be killed. Keep out nights that go wrong
 (`night_faults`). It takes root, for a disk of its own.
 """
 
@@ -102,7 +102,7 @@ class Trials:
             process.communicate()
             died += process.returncode == -signal.SIGKILL
             status, printed, _ = data.end(*words)
-            # What was done before the kill is said, and is no error of the data.
+            # A refusal names what was done before the kill: no error of the data.
             if status and "is closed" not in printed:
                 violations.append(f"again: status {status}: {printed[-300:]}")
             violations += data.differences(control)
