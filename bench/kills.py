@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -67,6 +68,14 @@ class Data:
         printed, _ = process.communicate()
         return process.returncode, printed, time.monotonic() - began
 
+    def killed(self, after_seconds: float, *words: str) -> bool:
+        """Begin a command and kill it, with its children; False where it ended before that."""
+        process = self.begin(*words)
+        time.sleep(after_seconds)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return process.returncode == -signal.SIGKILL
+
     def file(self, name: str) -> Path:
         return self.path / "nights" / name
 
@@ -96,11 +105,7 @@ class Trials:
         for _ in range(self.times):
             data = self.base.copy(self.folder / "trial")
             ready(data)
-            process = data.begin(*words)
-            time.sleep(self.random.uniform(0, seconds))
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            died += process.returncode == -signal.SIGKILL
+            died += data.killed(self.random.uniform(0, seconds), *words)
             status, printed, _ = data.end(*words)
             # A refusal names what was done before the kill: no error of the data.
             if status and "is closed" not in printed:
@@ -115,11 +120,7 @@ class Trials:
         died, violations = 0, []
         for _ in range(self.times):
             data = self.base.copy(self.folder / "trial")
-            process = data.begin("serve", "--port", str(free_port()))
-            time.sleep(self.random.uniform(2, 2 + 2 * seconds))
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            died += process.returncode == -signal.SIGKILL
+            died += data.killed(self.random.uniform(2, 2 + 2 * seconds), "serve", "--port", str(free_port()))
             status, printed, _ = data.end(*RUN)
             if status:
                 violations.append(f"the run after it: status {status}: {printed[-300:]}")
@@ -172,11 +173,7 @@ class Trials:
         for _ in range(self.times):
             backups = self.folder / "backups"
             shutil.rmtree(backups, ignore_errors=True)
-            process = self.base.begin("backup", str(backups))
-            time.sleep(self.random.uniform(0, seconds))
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            died += process.returncode == -signal.SIGKILL
+            died += self.base.killed(self.random.uniform(0, seconds), "backup", str(backups))
             status, printed, _ = self.base.end("backup", str(backups))
             made = sorted(backups.glob("nights-*"))
             if status or not made:
@@ -220,9 +217,10 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="a folder to keep: a later call books no history")
     parser.add_argument("names", nargs="*", help="of close, prune, serve, writers, disk, backup (all)")
     options = parser.parse_args()
-    folder = options.folder or Path(tempfile.mkdtemp(prefix="wattledger-kills-"))
-    (folder / "server").mkdir(parents=True, exist_ok=True)
-    with victoria_metrics_with_history(folder / "server", ()) as url:
+    with ExitStack() as stack:
+        folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="wattledger-kills-")))
+        (folder / "server").mkdir(parents=True, exist_ok=True)
+        url = stack.enter_context(victoria_metrics_with_history(folder / "server", ()))
         trials = Trials(folder, book(folder, url), options.times, options.seed)
         rows = {
             "close": lambda: trials.killed("`close`", *CLOSE),
