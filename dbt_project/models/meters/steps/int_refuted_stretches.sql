@@ -140,21 +140,34 @@ awake as (
 
 ),
 
+-- Distinct, so that a pod's series are found before their samples are read: a join by date alone is as large as the
+-- samples times the pods.
+token_series as (
+
+    select distinct
+        suspect_pods.date,
+        suspect_pods.pod,
+        series.series_id
+    from suspect_pods
+    inner join series on suspect_pods.pod = series.namespace || '/' || series.pod
+    where series.quantity = 'tokens'
+
+),
+
 moved_pods as (
 
     select
-        suspect_pods.date,
-        suspect_pods.pod,
+        token_series.date,
+        token_series.pod,
         {{ int_div(epoch_us('samples.observed_at'), cell_us) }} as cell
     from {{ ref('stg_token_samples') }} as samples
-    inner join series on samples.series_id = series.series_id and series.quantity = 'tokens'
-    inner join suspect_pods
-        on series.namespace || '/' || series.pod = suspect_pods.pod
-        and cast(samples.observed_at as date) = suspect_pods.date
+    inner join token_series
+        on samples.series_id = token_series.series_id
+        and cast(samples.observed_at as date) = token_series.date
     where samples.observed_at >= {{ run_start_at() }}
         and samples.observed_at < {{ run_end_at() }}
         and {{ is_valid_sample('samples.value') }}
-    group by suspect_pods.date, suspect_pods.pod, series.series_id, {{ int_div(epoch_us('samples.observed_at'), cell_us) }}
+    group by token_series.date, token_series.pod, token_series.series_id, {{ int_div(epoch_us('samples.observed_at'), cell_us) }}
     having max(samples.value) > min(samples.value)
 
 ),
