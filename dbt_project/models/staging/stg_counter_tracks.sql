@@ -133,22 +133,57 @@ start_series as (
 
 ),
 
+shared_labels as (
+
+    select
+        start_series.start_series_id,
+        start_series.source,
+        start_series.start_labels,
+        labels.label,
+        labels.value,
+        count(*) over (partition by start_series.source, labels.label, labels.value) as sharing
+    from start_series
+    inner join labels on start_series.start_series_id = labels.series_id
+
+),
+
+rarest_labels as (
+
+    select * from shared_labels
+    qualify row_number() over (partition by start_series_id order by sharing, label) = 1
+
+),
+
+-- Found by the label that the fewest starts share: all counters of a fleet have the label of its job.
+alike as (
+
+    select distinct
+        days.series_id,
+        rarest_labels.start_series_id,
+        rarest_labels.start_labels
+    from days
+    inner join series on days.series_id = series.series_id
+    inner join labels on series.series_id = labels.series_id
+    inner join rarest_labels
+        on series.source = rarest_labels.source
+        and labels.label = rarest_labels.label
+        and labels.value = rarest_labels.value
+
+),
+
 pages as (
 
     select
-        fallen.series_id,
-        start_series.start_series_id
-    from (
-        select days.series_id, series.source from days inner join series on days.series_id = series.series_id group by 1, 2
-    ) as fallen
-    inner join start_series on fallen.source = start_series.source
-    inner join labels on start_series.start_series_id = labels.series_id
+        alike.series_id,
+        alike.start_series_id
+    from alike
+    inner join labels on alike.start_series_id = labels.series_id
     inner join labels as own_labels
-        on fallen.series_id = own_labels.series_id and labels.label = own_labels.label and labels.value = own_labels.value
-    group by fallen.series_id, start_series.start_series_id, start_series.start_labels
-    having count(*) = start_series.start_labels
+        on alike.series_id = own_labels.series_id and labels.label = own_labels.label and labels.value = own_labels.value
+    group by alike.series_id, alike.start_series_id, alike.start_labels
+    having count(*) = alike.start_labels
     qualify row_number() over (
-        partition by fallen.series_id order by start_series.start_labels desc, start_series.start_series_id
+        partition by alike.series_id order by alike.start_labels desc, alike.start_series_id
     ) = 1
 
 ),
