@@ -31,6 +31,12 @@ token_days as (
 
 ),
 
+witnesses as (
+
+    select * from {{ ref('int_token_witnesses') }}
+
+),
+
 tails as (
 
     select * from {{ ref('int_engine_tails') }} where {{ in_run('date') }} and unseen_tokens > 0
@@ -236,7 +242,21 @@ engine_days as (
     from token_days
     left join engine_seconds on token_days.date = engine_seconds.date and token_days.engine = engine_seconds.engine
     where abs(token_days.cross_check_ratio) > greatest(0.05, coalesce({{ lag_seconds }} / engine_seconds.seconds, 0))
-        and (token_days.engine not like 'gateway:%' or token_days.cross_check_ratio > 0)
+        -- Of a gateway that is not booked: int_token_witnesses.
+        and token_days.source is not null
+    union all
+    select
+        witnesses.date,
+        'token_counters_disagree' as reason,
+        witnesses.engine,
+        'output' as token_class,
+        cast(null as double) as unbooked_tokens,
+        witnesses.witness || ' has ' || {{ rounded_text('witnesses.witness_tokens') }} || ' of the model''s output tokens, its engines have '
+            || {{ rounded_text('witnesses.booked_tokens') }} as evidence
+    from witnesses
+    left join engine_seconds on witnesses.date = engine_seconds.date and witnesses.engine = engine_seconds.engine
+    where witnesses.witness_tokens - witnesses.booked_tokens
+        > greatest(0.05, coalesce({{ lag_seconds }} / engine_seconds.seconds, 0)) * witnesses.booked_tokens
     union all
     {% for token_class in ['input', 'output'] -%}
     select
