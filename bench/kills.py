@@ -80,13 +80,13 @@ class Data:
         return self.path / "nights" / name
 
     def differences(self, other: Data) -> list[str]:
-        """Figures that are otherwise in the warehouse or the publication. What landed, and when, is never the same; what
-        was published the warehouse copies when its next run begins."""
+        """Figures that are otherwise in the warehouse or the publication.
+
+        What landed, and when, is never the same; what was published the warehouse copies when its next run begins.
+        """
+        left_out = {"warehouse.duckdb": ("raw.", "published.", "finance."), "published/wattledger.duckdb": ("raw.",)}
         found = []
-        for name, left in (
-            ("warehouse.duckdb", ("raw.", "published.", "finance.")),
-            ("published/wattledger.duckdb", "raw."),
-        ):
+        for name, left in left_out.items():
             lines = compare(self.file(name), other.file(name)).differences
             found += [f"{name}: {line}" for line in lines if not line.startswith(left)]
         return found
