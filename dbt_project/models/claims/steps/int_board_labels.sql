@@ -1,8 +1,10 @@
--- The pods that each board's labels name: on a date, at its last sample before it and at its first one after. One row
--- per date, board and series of the reading whose labels count, and of the one with which another server takes over.
+-- The pods that each board's labels name: on a date, at its last sample before it and at its first one after. Where its
+-- readings differ, the labels count that name an engine for longer, by ten minutes or more. One row per date, board and
+-- series of the reading whose labels count, and of the one with which another server takes over.
 -- `place` is `own`, `before` or `after`. Labels that the scraper set instead of a workload's own (honor_labels: false)
 -- name the exporter's pod: who the exporter is, is seen per date and scrape job beside `exported_pod`.
 {% set scrape_job = ['date', 'source', 'source_kind', 'scrape_job'] %}
+{% set shortest_label_us = 600000000 %}
 
 with all_series as (
 
@@ -323,6 +325,7 @@ readings as (
         rank,
         max(case when is_mapped then 1 else 0 end) as is_mapped,
         max(case when reading_names_an_engine then 1 else 0 end) as names_an_engine,
+        sum(case when place = 'own' and names_an_engine then last_us - first_us else 0 end) as named_us,
         min(case when place = 'own' then first_us end) as own_first_us,
         max(case when place = 'own' then last_us end) as own_last_us,
         {{ gap_cap_us('max(sampling_interval_seconds)', var('grid_seconds')) }} as cap_us
@@ -337,9 +340,16 @@ ordered_readings as (
         *,
         row_number() over (
             partition by date, meter
-            order by is_mapped desc, names_an_engine desc, rank, case when own_first_us is null then 1 else 0 end, source, reading_id
+            order by
+                is_mapped desc,
+                names_an_engine desc,
+                case when named_us >= longest_named_us - {{ shortest_label_us }} then 0 else 1 end,
+                rank,
+                case when own_first_us is null then 1 else 0 end,
+                source,
+                reading_id
         ) as preference
-    from readings
+    from (select *, max(named_us) over (partition by date, meter) as longest_named_us from readings) as compared
 
 ),
 
