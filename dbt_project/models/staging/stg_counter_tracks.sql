@@ -3,10 +3,12 @@
 -- return if the value jumps back over at least half of it within eight samples: nine returns of ten falls are processes,
 -- one of ten or fewer are restarts (no row), and what is between is unknown. A process's values only rise; what takes
 -- more than eight of them is no counter. A fall to what its engine could not have counted since is a part that left a
--- sum, and a rise like it is the part's return: what follows is counted from there. Where the fleet file states deltas,
--- they are added up. One row per date, series and sample of the date and of the hours beside it.
+-- sum, and a rise like it is the part's return: what follows is counted from there. A page that shows 0 for a while and
+-- then, in one step that its engine could not count, what it had or more, was blank: these zeros are left out. Where the
+-- fleet file states deltas, they are added up. One row per date, series and sample of the date and of the hours beside it.
 {% set most_tracks = 8 %}
 {% set most_processes = 60 %}
+{% set most_blanks = 3 %}
 {# After a restart a counter shows what one step counted: less than half of what it had, at no more than ten times its
    pace, or than a small engine's. A part that comes back after a fall does so in one step, which is none of its pace. #}
 {% set most_paces = 10 %}
@@ -261,8 +263,15 @@ falls as (
             partition by date, series_id order by observed_us rows between 1 following and 8 following
         ) then 1 else 0 end as is_return,
         case when risen < 0 and value > -risen and value > most_risen then 1 else 0 end as leaves_a_sum,
-        case when risen > most_risen then 1 else 0 end as joins_a_sum
+        case when risen > most_risen then 1 else 0 end as joins_a_sum,
+        case when value = 0
+            and min(nullif(value, 0)) over from_here >= nullif(max(value) over until_here, 0)
+            and max(case when risen > most_risen then 1 else 0 end) over from_here = 1
+            then 1 else 0 end as is_blank
     from limited
+    window
+        until_here as (partition by date, series_id order by observed_us rows between unbounded preceding and current row),
+        from_here as (partition by date, series_id order by observed_us rows between current row and unbounded following)
 
 ),
 
@@ -273,6 +282,11 @@ assessed as (
         case
             when series.is_delta then 'delta'
             when max(case when falls.start_seconds < falls.latest_start_seconds then 1 else 0 end) over date_window = 1 then 'process_start'
+            -- One sample of it: int_token_glitches, or values.
+            when sum(falls.is_fall) over date_window = sum(falls.is_fall * falls.is_blank) over date_window
+                and sum(falls.is_fall) over date_window between 1 and {{ most_blanks }}
+                and sum(falls.is_blank) over date_window > sum(falls.is_fall) over date_window
+                and coalesce(min(falls.start_seconds) over date_window = max(falls.start_seconds) over date_window, true) then 'blank'
             -- One process after another, or one that goes on and lost a sample or two: int_token_glitches.
             when count(falls.start_seconds) over date_window > 0
                 and (
@@ -304,9 +318,12 @@ peeled_0 as (
             when 'sum' then 1 + sum(leaves_a_sum + joins_a_sum) over until_now
             when 'unknown' then 1
             when 'delta' then 1
+            when 'blank' then 1
         end as track
     from assessed
-    where basis is not null and (basis <> 'process_start' or start_seconds is not null)
+    where basis is not null
+        and (basis <> 'process_start' or start_seconds is not null)
+        and (basis <> 'blank' or is_blank = 0)
     window until_now as (
         partition by date, series_id order by observed_us rows between unbounded preceding and current row
     )

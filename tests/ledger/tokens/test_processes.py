@@ -88,6 +88,10 @@ def passing(second: int) -> float:
     return 9_000_000 + 100 * second if 0 <= second - 12 * HOURS < 900 else 0
 
 
+def blank(second: int) -> float:
+    return 0 if 0 <= second - 12 * HOURS < 1_800 else A * (second + 100_000)
+
+
 def engines() -> dict[str, list[Series]]:
     mornings = 12 * HOURS
     return {
@@ -131,6 +135,9 @@ def engines() -> dict[str, list[Series]]:
             (OUTPUT, vllm("p-half-0", "p-half"), page(lambda s: 10 * s)[:720]),
             (INPUT, vllm("p-half-0", "p-half"), page(lambda s: 40 * s)),
             *engine("p-neither", lambda s: A * (s % 7_200) + (500_000 if s // 60 % 120 < 4 and s // 60 % 2 else 0)),
+            # A page of zeros for half an hour, of a process whose start is not known, and of one whose start is.
+            *engine("p-blank", blank),
+            *engine("p-blanked", blank, lambda _: -1_000),
             # Twins: one process at a time.
             *engine("p-hourly", lambda s: A * (s % HOURS)),
             *engine("p-crashing", lambda s: A * (s % 420)),
@@ -138,6 +145,9 @@ def engines() -> dict[str, list[Series]]:
             *engine("p-batch", lambda s: 1_000_000 if s < mornings else 1_000 * min(s - mornings + 60, HOURS)),
             *engine("p-small", lambda s: 50_000 if s < mornings else 48_000 + A * (s - mornings)),
             *engine("p-wrapped", lambda s: (2**32 - 1_000 * mornings + 1_000 * (s - 30)) % 2**32),
+            # Zeros for half an hour after a restart; then at its pace, or as much at once as it had.
+            *engine("p-resting", lambda s: A * (s + 1_000 if s < mornings else max(s - mornings - 1_740, 0))),
+            *engine("p-rushing", lambda s: 50_000 if s < mornings else 900 * max(s - mornings - 1_740, 0)),
             # One bad scrape.
             *engine("p-dipped", lambda s: 7 if s == mornings else A * (s + 1_000)),
         ]
@@ -197,6 +207,8 @@ def booked(book: Seen, name: str) -> float | None:
         ("away", 300 * 60 * (LAST - 2) - 100 * 60 * 14),
         ("guest", 300 * 60 * (LAST - 2) + 100 * 60 * 14),
         ("stated", sum(drawn(60 * minute) for minute in MINUTES[1:])),
+        ("blank", A * 60 * LAST),
+        ("blanked", A * 60 * LAST),
     ],
 )
 def test_each_process_is_counted_for_itself(book: Seen, name: str, tokens: float) -> None:
@@ -231,6 +243,9 @@ def test_what_is_no_counter_counts_nothing(book: Seen, name: str) -> None:
         # At noon it has counted 2**32 less 30 seconds; from there it shows 30 seconds' at the first sample.
         ("wrapped", 1_000 * 60 * (LAST - 1) + 1_000 * 30),
         ("dipped", A * 60 * LAST),
+        # 719 steps until noon, and from 12:29 on.
+        ("resting", A * 60 * 719 + A * (60 * LAST - 12 * HOURS - 1_740)),
+        ("rushing", 900 * (60 * LAST - 12 * HOURS - 1_740)),
     ],
 )
 def test_a_process_after_another_is_counted_from_its_start(book: Seen, name: str, tokens: float) -> None:
@@ -243,6 +258,7 @@ def test_a_process_after_another_is_counted_from_its_start(book: Seen, name: str
         # Process starts separate them exactly, values only as far as they go.
         ("workers", "", 0),
         ("hidden", "hidden_processes", 1),
+        ("blank", "", 0),
         # Less than a hundredth: 23 times 30 s of the minute between two processes.
         ("hourly", "", 23 * 30 / (24 * 59 * 60 + 23 * 30)),
         ("deltas", "no_counter", 0),

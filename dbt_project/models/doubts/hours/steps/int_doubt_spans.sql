@@ -220,7 +220,7 @@ engine_days as (
         end as evidence
     from parts
     inner join series on parts.landed_series_id = series.series_id
-    where parts.basis not in ('process_start', 'delta')
+    where parts.basis not in ('process_start', 'delta', 'blank')
     union all
     select
         date,
