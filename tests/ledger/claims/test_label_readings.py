@@ -1,4 +1,4 @@
-"""Which metric's labels say who holds a board, where its counter and its gauge differ: those that name an engine for
+"""Which metric's labels name who holds a board, where its counter and its gauge differ: those that name an engine for
 longer.
 
 Add here labels of one board that contradict each other. Keep out labels that change on all of its metrics
