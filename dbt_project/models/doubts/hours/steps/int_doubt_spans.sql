@@ -242,8 +242,9 @@ engine_days as (
     from token_days
     left join engine_seconds on token_days.date = engine_seconds.date and token_days.engine = engine_seconds.engine
     where abs(token_days.cross_check_ratio) > greatest(0.05, coalesce({{ lag_seconds }} / engine_seconds.seconds, 0))
-        -- Of a gateway that is not booked: int_token_witnesses.
-        and token_days.source is not null
+        and (token_days.engine not like 'gateway:%' or token_days.cross_check_ratio > 0)
+        -- The output of what is not booked: int_token_witnesses.
+        and (token_days.source is not null or token_days.token_class <> 'output')
     union all
     select
         witnesses.date,
@@ -251,8 +252,8 @@ engine_days as (
         witnesses.engine,
         'output' as token_class,
         cast(null as double) as unbooked_tokens,
-        witnesses.witness || ' has ' || {{ rounded_text('witnesses.witness_tokens') }} || ' of the model''s output tokens, its engines have '
-            || {{ rounded_text('witnesses.booked_tokens') }} as evidence
+        witnesses.witness || ' has ' || {{ rounded_text('witnesses.witness_tokens') }}
+            || ' of the model''s output tokens, its engines have ' || {{ rounded_text('witnesses.booked_tokens') }} as evidence
     from witnesses
     left join engine_seconds on witnesses.date = engine_seconds.date and witnesses.engine = engine_seconds.engine
     where witnesses.witness_tokens - witnesses.booked_tokens
