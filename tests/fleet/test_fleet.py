@@ -115,6 +115,10 @@ assignments: [{node: n1, start_at: 2026-10-01}]
             "models[a].slo: expected at least one of ttft_seconds and tpot_seconds",
         ),
         (
+            "sites: [{name: w, zone: ES, pue: 1, tariff: [{usd_per_kwh: 0.1, local_hours: [7, 7]}]}]",
+            "sites[w].tariff[0]: local_hours: got [7, 7], expected 0 <= from < to <= 24",
+        ),
+        (
             "sites: [{name: w, zone: ES, pue: 1,"
             " tariff: [{usd_per_kwh: 0.1}, {usd_per_kwh: 0.2, local_hours: [5, 9]}]}]",
             "sites[w].tariff[1] (0.2 USD/kWh, hours 5 to 9, from 1970-01-01): prices local hours that tariff[0] (0.1"

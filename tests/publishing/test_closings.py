@@ -41,21 +41,22 @@ from tests.publishing.closed_months import (
 )
 
 __all__ = ["adjusted", "booked", "closed", "published"]  # the fixtures
-MAY, JUNE, JULY, AUGUST = (date(2026, month, 1) for month in (5, 6, 7, 8))
+MAY, JUNE, JULY, AUGUST, SEPTEMBER = (date(2026, month, 1) for month in (5, 6, 7, 8, 9))
 LATE = [("10", "11", "capacity", 3, "late data"), ("10", "11", "energy", 7.2, "late data")]
 ADJUSTED = {"2026-10": ("adjusted", 100, 0, 110.2), "2026-11": ("open", 50.2, 10.2, 40)}
 
 
 @pytest.fixture(scope="module")
-def four_months(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+def open_months(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     """The fleet's first month, of which 20 May is the first date; June; July, whose seventh date is held back; August,
-    whose price is not known. The tests leave them open."""
-    fleet = fleet_in(tmp_path_factory.mktemp("four_months"))
+    whose price is not known; September, whose last hour is not booked. The tests leave them open."""
+    fleet = fleet_in(tmp_path_factory.mktemp("open_months"))
     with closing(database.connect(fleet.warehouse)) as connection:
         for month in (MAY, JUNE, JULY, AUGUST):
             hours(connection, month, 744 if month != JUNE else 720)
             energy(connection, month, 50)
             cost(connection, month.replace(day=30), "capacity", 90)
+        hours(connection, SEPTEMBER, 719)
         connection.execute("delete from marts.site_power_hourly where date < '2026-05-20'")
         connection.execute("update marts.model_monthly set held_back_dates = '2026-07-07' where month = ?", [JULY])
         connection.execute("update marts.cost_daily set cost_usd = null where billing_month = ?", [AUGUST])
@@ -143,22 +144,26 @@ def test_a_month_is_closed_whole_and_once(booked: Fleet, published: Fleet) -> No
 
 @pytest.mark.parametrize(
     ("month", "reason"),
-    [(JULY, "2026-07-07 is held back"), (AUGUST, "it has no cost, because no price is known")],
-    ids=["a date is held back", "no price"],
+    [
+        (JULY, "2026-07-07 is held back"),
+        (AUGUST, "it has no cost, because no price is known"),
+        (SEPTEMBER, "719 of 720 hours of site west are booked"),
+    ],
+    ids=["a date is held back", "no price", "an hour is missing"],
 )
-def test_what_is_not_known_keeps_a_month_open(four_months: Fleet, month: date, reason: str) -> None:
+def test_what_is_not_known_keeps_a_month_open(open_months: Fleet, month: date, reason: str) -> None:
     with pytest.raises(QuestionError, match=f"^{month:%Y-%m} cannot be closed: {reason}"):
-        month_closing.close(four_months, month)
+        month_closing.close(open_months, month)
 
 
-def test_a_month_is_not_opened_before_a_later_one(four_months: Fleet) -> None:
+def test_a_month_is_not_opened_before_a_later_one(open_months: Fleet) -> None:
     # Of the fleet's first month the hours before it are not missing.
-    assert month_closing.close(four_months, MAY) == "2026-05 is closed: 90.00 USD, fully loaded"
-    month_closing.close(four_months, JUNE)
+    assert month_closing.close(open_months, MAY) == "2026-05 is closed: 90.00 USD, fully loaded"
+    month_closing.close(open_months, JUNE)
     with pytest.raises(QuestionError, match=r"^2026-05 cannot be opened: 2026-06 was closed after it. Undo that first"):
-        month_closing.undo(four_months, MAY)
-    month_closing.undo(four_months, JUNE)
-    month_closing.undo(four_months, MAY)
+        month_closing.undo(open_months, MAY)
+    month_closing.undo(open_months, JUNE)
+    month_closing.undo(open_months, MAY)
 
 
 def test_a_publication_of_an_older_version_closes_no_month(published: Fleet) -> None:
@@ -227,13 +232,17 @@ def test_closings_and_adjustments_outlive_the_warehouse_and_the_publication(adju
     assert focus_file(adjusted, "2026-10").read_bytes() == closed_with
 
 
-def test_a_closing_with_a_missing_row_is_an_error_and_fails_its_step_in_one_line(published: Fleet) -> None:
+def test_a_closing_with_another_amount_or_a_lost_row_fails_its_step_in_one_line(published: Fleet) -> None:
     month_closing.close(published, OCTOBER)
-    with closing(database.connect(published.warehouse)) as connection:
-        connection.execute("delete from published.closed_costs where part = 'energy'")
     refusal = r"^2026-10 was closed with other figures than closing 1 has now: rows of it"
-    with pytest.raises(closings.ClosingsLost, match=refusal):
-        publish(published)
+    for statement in (
+        "update published.closed_costs set closed_cost_usd = closed_cost_usd + 0.01 where part = 'energy'",
+        "delete from published.closed_costs where part = 'energy'",
+    ):
+        with closing(database.connect(published.warehouse)) as connection:
+            connection.execute(statement)
+        with pytest.raises(closings.ClosingsLost, match=refusal):
+            publish(published)
     with pytest.raises(dg.Failure, match=refusal):
         publication._published(published, publication.PublicationConfig(), lambda _: None)
     with closing(database.connect(published.warehouse)) as connection:

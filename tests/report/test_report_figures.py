@@ -193,6 +193,11 @@ def test_a_bill_that_differs_by_no_cent_differs_by_no_percent(made: str) -> None
     assert "west hosting 100.00 100.00 0.00 0.0 %" in shown
 
 
+def test_the_table_of_idle_energy_has_each_amount_in_its_column(made: str) -> None:
+    shown = section(made, "idle-energy")
+    assert "USD electricity USD accelerator hours busy idle floor 10.0 unknown unknown 1.00 10.00" in shown
+
+
 def test_axes_mark_round_values() -> None:
     assert [tick for _, tick in numeric([0.3, 7.9], 0, 100).ticks] == ["0", "2", "4", "6", "8"]
     # From 0.3 to 70 equal steps would flatten all but the largest.

@@ -62,7 +62,7 @@ def built_while_a_worker_dies(cluster: Cluster, lake: Path, begin: Callable[[], 
         time.sleep(0.1)
     assert cluster.alive() <= 2
     try:
-        build.result(timeout=2400)
+        build.result()
         finished = True
     except SparkError as failure:
         print(f"\nthe build failed whole: {failure}")
@@ -72,5 +72,5 @@ def built_while_a_worker_dies(cluster: Cluster, lake: Path, begin: Callable[[], 
     print(f"\na worker was killed during the build: {'it finished' if finished else 'it failed whole'}")
     if not finished:
         assert (lake / "marts" / "_committed.json").read_bytes() == commit
-        begin().result(timeout=2400)
+        begin().result()
     assert Committed.of(lake).run_id != before

@@ -29,12 +29,12 @@ def test_the_demo_is_the_same_on_both_engines_after_dates_held_back_and_a_worker
     raw = lake_of(book, lake, (START, END))
 
     # All dates but the last are committed by right SQL, then the last two are built by SQL that loses an hour.
-    building(spark_driver, book, lake, (START, NEW), raw, master=LOCAL).result(timeout=2400)
+    building(spark_driver, book, lake, (START, NEW), raw, master=LOCAL).result()
     right = committed(lake)
     september, october = date(2026, 9, 1), START  # one site is behind UTC: its first hours are of September
     assert right == {**right, "flags": [(september, None), (october, None)], "laws": []}
     project = broken_project(tmp_path, "models/attribution/energy_ledger.sql", RIGHT_SQL, WRONG_SQL)
-    building(spark_driver, book, lake, (BAD, END), raw, project=project, master=LOCAL).result(timeout=2400)
+    building(spark_driver, book, lake, (BAD, END), raw, project=project, master=LOCAL).result()
     kept = committed(lake)
 
     # What was committed of the first of the two stays; the second, of which nothing was, is absent.

@@ -68,7 +68,7 @@ def mess(spark_driver: cluster.Driver, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("mess")
     book, lake = planted_book(folder), folder / "lake"
     raw = lake_of(book, lake, DATES)
-    building(spark_driver, book, lake, DATES, raw, master=cluster.LOCAL).result(timeout=2400)
+    building(spark_driver, book, lake, DATES, raw, master=cluster.LOCAL).result()
     return Mess(book, lake, raw)
 
 

@@ -84,7 +84,7 @@ def test_every_rule_holds_on_its_few_rows(spark_driver: Driver, tmp_path: Path) 
     raw = lake_of(book, lake, RUN[1:])
     tables = empty_tables(nodes.values())
     work = spark_driver.submit(statuses_of, lake, *raw, tables, selected, master=LOCAL, settings=FOR_FEW_ROWS)
-    statuses = work.result(timeout=2400)
+    statuses = work.result()
     found = Counter(statuses.values())
     ran = "all of them" if IS_WHOLE else f"one of each model, of {len(tests)} in all"
     print(f"\ndbt unit tests on Spark: {found['pass']} of {len(statuses)} passed ({ran})")
