@@ -13,6 +13,7 @@ from decimal import Decimal
 import dagster as dg
 import pytest
 
+from pipelines.command_line.close_command import close
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import month_closing, publication
 from pipelines.warehouse import closings, database, sealed_dates
@@ -154,6 +155,17 @@ def test_a_month_is_closed_whole_and_once(booked: Fleet, published: Fleet) -> No
 def test_what_is_not_known_keeps_a_month_open(open_months: Fleet, month: date, reason: str) -> None:
     with pytest.raises(QuestionError, match=f"^{month:%Y-%m} cannot be closed: {reason}"):
         month_closing.close(open_months, month)
+
+
+def test_a_figure_that_cannot_be_made_is_status_1_although_the_month_is_closed(
+    published: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(database.connect(published.warehouse)) as connection:
+        connection.execute("alter table marts.idle_power alter idle_facility_kwh type varchar")
+    assert close(published, OCTOBER, is_undone=False) == 1
+    printed = capsys.readouterr().out
+    assert "2026-10 is closed: 100.00 USD, fully loaded\n" in printed
+    assert "checks: 1 passed, 1 failed, 0 warned\n  FAILED published/fleet_report every_part_is_made" in printed
 
 
 def test_a_month_is_not_opened_before_a_later_one(open_months: Fleet) -> None:
