@@ -25,9 +25,9 @@ from collectors.records.request_records import (
     key_hash,
     seconds,
     text,
-    usage_tokens,
     usd,
 )
+from collectors.records.usage import usage_tokens
 from collectors.rows import Reject, Rejects, is_object
 from collectors.samples import SourceError
 from collectors.text_files import lines

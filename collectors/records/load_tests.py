@@ -25,8 +25,8 @@ from collectors.records.request_records import (
     seconds,
     text,
     tokens,
-    usage_tokens,
 )
+from collectors.records.usage import usage_tokens
 from collectors.rows import Reject, Rejects
 from collectors.samples import SourceError
 from collectors.text_files import before_glob, document

@@ -172,11 +172,14 @@ def lasted(start: pa.Array, end: pa.Array) -> pa.Array:
 
 
 def chat_tokens(usages: list[Any]) -> dict[str, pa.Array]:
-    """The token columns of OpenAI's `usage` objects, as `usage_tokens` has them; a request without one has none."""
+    """The token columns of OpenAI's `usage` objects, as `usage.usage_tokens` has them; a request without one has
+    none."""
     held = _objects([{} if one is None else one for one in usages], "a usage")
     if any(one.get("prompt_tokens") is None for one, given in zip(held, usages, strict=True) if given is not None):
         raise NotPlain("a usage is not a chat's")
-    return checked(counts(held, "prompt_tokens"), counts(held, "completion_tokens"), *parts(held))
+    asked, made = counts(held, "prompt_tokens"), counts(held, "completion_tokens")
+    _plain(pc.equal(counts(held, "total_tokens"), pc.add(asked, made)), "a total is not the sum of both")
+    return checked(asked, made, *parts(held))
 
 
 def parts(held: Lines) -> tuple[pa.Array, pa.Array, pa.Array]:

@@ -316,36 +316,6 @@ def _number(value: Any, name: str, expected: str) -> int | float | None:
 # --- tokens -----------------------------------------------------------------------------------------------------------
 
 
-def usage_tokens(usage: Any) -> dict[str, Any]:
-    """The token columns of a `usage` object of any of the three APIs; all None where it is missing.
-
-    `input_tokens` includes what was read from and written to a cache, as OpenAI counts. An object is Anthropic's, which
-    counts those beside its input, when it has `input_tokens` with a cache field at its top level and no details.
-    """
-    if usage is None:
-        usage = {}
-    if not isinstance(usage, Mapping):
-        raise Reject(f"usage: got {quoted(usage)}, expected an object")
-    is_chat = "prompt_tokens" in usage
-    details = _object(usage, "prompt_tokens_details" if is_chat else "input_tokens_details")
-    is_anthropic = not is_chat and "input_tokens_details" not in usage
-    input_count = tokens(usage.get("prompt_tokens" if is_chat else "input_tokens"), "input tokens")
-    # LiteLLM puts Anthropic's names beside OpenAI's count; DeepSeek has a name of its own.
-    read = _first(usage, details, "cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens")
-    written = _first(usage, details, "cache_creation_tokens", "cache_creation_input_tokens", "cache_write_tokens")
-    if input_count is not None and is_anthropic:
-        input_count += (read or 0) + (written or 0)
-    out = _object(usage, "completion_tokens_details" if is_chat else "output_tokens_details")
-    return checked_tokens(
-        input_count,
-        read,
-        written,
-        tokens(usage.get("completion_tokens" if is_chat else "output_tokens"), "output tokens"),
-        tokens(out.get("reasoning_tokens"), "reasoning tokens"),
-        basis="reported",
-    )
-
-
 def checked_tokens(
     input_count: int | None,
     read: int | None,
@@ -373,16 +343,3 @@ def checked_tokens(
         "reasoning_output_tokens": reasoning,
         "tokens_basis": None if input_count is None and output is None else basis,
     }
-
-
-def _object(usage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = usage.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
-def _first(usage: Mapping[str, Any], details: Mapping[str, Any], *names: str) -> int | None:
-    for held in (details, usage):
-        for name in names:
-            if held.get(name) is not None:
-                return tokens(held[name], name)
-    return None

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from collectors.records.access_logs import AccessLogCollector
 from collectors.records.azure_trace import AzureTraceCollector
 from collectors.records.litellm import LiteLLMFileCollector
-from collectors.records.request_records import RequestCollector, instant_us, usage_tokens
+from collectors.records.request_records import RequestCollector, instant_us
+from collectors.records.usage import usage_tokens
 from collectors.rows import Reject, Rejects
 from collectors.samples import Window
 
@@ -91,6 +92,104 @@ def noon(seconds: float = 0) -> datetime:
             },
             (1000, 900, 40, 50, None),
         ),
+        # xAI: the total says that reasoning is beside the completion; OpenAI's says that it is within.
+        (
+            {
+                "prompt_tokens": 1000,
+                "completion_tokens": 400,
+                "total_tokens": 1700,
+                "completion_tokens_details": {"reasoning_tokens": 300},
+            },
+            (1000, None, None, 700, 300),
+        ),
+        (
+            {
+                "prompt_tokens": 1000,
+                "completion_tokens": 400,
+                "total_tokens": 1400,
+                "completion_tokens_details": {"reasoning_tokens": 300},
+            },
+            (1000, None, None, 400, 300),
+        ),
+        # Anthropic's names, filled by an SDK that counts the cache within the input.
+        (
+            {"input_tokens": 1000, "cache_read_input_tokens": 900, "output_tokens": 50, "total_tokens": 1050},
+            (1000, 900, None, 50, None),
+        ),
+        (
+            {"input_tokens": 1000, "cache_read_input_tokens": 900, "output_tokens": 50, "total_tokens": 1950},
+            (1900, 900, None, 50, None),
+        ),
+        # A total that is too small tells nothing.
+        (
+            {
+                "prompt_tokens": 1000,
+                "completion_tokens": 50,
+                "total_tokens": 1000,
+                "prompt_tokens_details": {"cached_tokens": 900},
+            },
+            (1000, 900, None, 50, None),
+        ),
+        # Read and reasoned alike: the total is of one of them, and does not tell of which.
+        (
+            {
+                "prompt_tokens": 1000,
+                "completion_tokens": 400,
+                "total_tokens": 1700,
+                "prompt_tokens_details": {"cached_tokens": 300},
+                "completion_tokens_details": {"reasoning_tokens": 300},
+            },
+            (1000, 300, None, 400, 300),
+        ),
+        (
+            {
+                "promptTokenCount": 100,
+                "cachedContentTokenCount": 40,
+                "candidatesTokenCount": 20,
+                "thoughtsTokenCount": 30,
+                "toolUsePromptTokenCount": 5,
+                "totalTokenCount": 155,
+            },
+            (105, 40, None, 50, 30),
+        ),
+        # Bedrock: beside the input; of a stream, what was written is within.
+        (
+            {
+                "inputTokens": 60,
+                "outputTokens": 50,
+                "cacheReadInputTokens": 900,
+                "cacheWriteInputTokens": 40,
+                "totalTokens": 1050,
+            },
+            (1000, 900, 40, 50, None),
+        ),
+        (
+            {
+                "inputTokens": 100,
+                "outputTokens": 50,
+                "cacheReadInputTokens": 900,
+                "cacheWriteInputTokens": 40,
+                "totalTokens": 1050,
+            },
+            (1000, 900, 40, 50, None),
+        ),
+        (
+            {
+                "inputTokens": 1000,
+                "outputTokens": 50,
+                "totalTokens": 1050,
+                "reasoningTokens": 20,
+                "cachedInputTokens": 900,
+            },
+            (1000, 900, None, 50, 20),
+        ),
+        ({"input": 70, "input_cached_tokens": 30, "output": 50, "total": 150}, (100, 30, None, 50, None)),
+        ({"input": 100, "input_cached_tokens": 30, "output": 50, "total": 150}, (100, 30, None, 50, None)),
+        ({"tokens_prompt": 120, "tokens_completion": 400, "tokens_reasoning": 50}, (120, None, None, 400, 50)),
+        ({"prompt_eval_count": 26, "eval_count": 259}, (26, None, None, 259, None)),
+        # An embedding writes nothing; a count of all alone does not say of what.
+        ({"prompt_tokens": 8, "total_tokens": 8}, (8, None, None, None, None)),
+        ({"total_tokens": 150}, (None, None, None, None, None)),
         (None, (None, None, None, None, None)),
         ({}, (None, None, None, None, None)),
     ],
@@ -113,6 +212,7 @@ def test_every_apis_tokens_are_counted_as_openai_counts_them(usage: Any, expecte
         {"prompt_tokens": 1 << 41, "completion_tokens": 3},
         {"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 11}, "completion_tokens": 3},
         {"prompt_tokens": 10, "completion_tokens": 3, "completion_tokens_details": {"reasoning_tokens": 4}},
+        {"tokens_in": 10, "tokens_out": 3},
         [10, 3],
     ],
 )
