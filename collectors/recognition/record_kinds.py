@@ -23,13 +23,19 @@ from collectors.recognition.spans import moments
 
 _KEY = re.compile(r'"((?:[^"\\]|\\.){1,80})"\s*:')
 _MODEL = re.compile(r'"(?:model|model_id|model_name|modelName)"\s*:\s*"([^"]{1,200})"')
+# Output of vLLM's run-batch and of OpenAI's batch API: a line has the answer as the server gave it.
+BATCH = {
+    "request_id": "response.body.id", "status": "response.status_code", "model": "response.body.model",
+    "usage": "response.body.usage",
+}  # fmt: skip
 GATEWAY = {"started_at": "start_time", "duration_ms": "duration", "status": "response_code"}
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Files that have all names of `needs` and, if there are such, one of `one_of`. `times` are where a row has its
-    time; `reason` is why files of it are not read; `entry` is what a fleet file states beside kind and path."""
+    """Files that have all names of `needs` and, if there are such, one of `one_of`; of them `at_top` are in the row
+    itself, where the reader looks for them. `times` are where a row has its time; `reason` is why files of it are not
+    read; `entry` is what a fleet file states beside kind and path."""
 
     format: str
     kind: Kind
@@ -40,6 +46,7 @@ class Shape:
     entry: Mapping[str, Any] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
     reason: str | None = None
+    at_top: frozenset[str] = frozenset()
 
 
 def _names(text: str) -> frozenset[str]:
@@ -66,19 +73,31 @@ JSON_SHAPES = (
           times=("date",), doubts=(_ACCELERATORS,)),
     Shape("sglang_bench", "benchmark results", "benchmarks", _names("completed output_throughput"),
           _names("server_info dataset_name input_throughput"), doubts=(_ACCELERATORS,)),
-    Shape("litellm", "requests", "requests", _names("startTime"), _names("spend response_cost"), times=("startTime",)),
+    Shape("litellm", "requests", "requests", _names("startTime"), _names("spend response_cost"), times=("startTime",),
+          at_top=_names("startTime")),
     Shape(
         "envoy_ai_gateway", "requests", "requests", _names("start_time gen_ai.usage.output_tokens"),
         times=("start_time",),
         entry={"kind": "access_log", "columns": {**GATEWAY, "model": "gen_ai.request.model", "usage": "gen_ai.usage"}},
+        at_top=_names("start_time"),
     ),
     Shape(
         "envoy", "requests", "requests", _names("start_time duration response_code"), times=("start_time",),
         entry={"kind": "access_log", "columns": GATEWAY}, doubts=("Its lines have no tokens: requests alone.",),
+        at_top=_names("start_time"),
+    ),
+    *(
+        Shape(
+            "openai_batch", "requests", "requests", _names(f"custom_id response body usage {created}"),
+            times=(created,),
+            entry={"kind": "access_log", "columns": {**BATCH, "started_at": f"response.body.{created}"}},
+            at_top=_names("custom_id response"),
+        )
+        for created in ("created", "created_at")
     ),
     Shape(
         "openai_answers", "requests", "requests", _names("id created model usage"), times=("created",),
-        entry={"kind": "access_log"},
+        entry={"kind": "access_log"}, at_top=_names("id created model usage"),
     ),
     Shape(
         "litellm_prices", "prices", None, _names("input_cost_per_token output_cost_per_token"),
@@ -86,6 +105,8 @@ JSON_SHAPES = (
     ),
 )  # fmt: skip
 CSV_SHAPES = (
+    Shape("litellm", "requests", "requests", _names("request_id call_type startTime prompt_tokens completion_tokens"),
+          times=("startTime",)),
     Shape("azure_trace", "requests", "requests", _names("TIMESTAMP ContextTokens GeneratedTokens"),
           times=("TIMESTAMP",)),
     Shape(
@@ -124,7 +145,7 @@ def records(opening: Opening) -> RecognisedFile | None:
     ):
         shape = Shape("artificial_analysis", "benchmark results", "benchmarks", frozenset())
         return _recognised(opening, shape, header, [])
-    fitting = _fitting(CSV_SHAPES, {*header})
+    fitting = _fitting(CSV_SHAPES, {*header}, {*header})
     if fitting is None:
         return None
     lines = [*rows[1:], *opening.cells(opening.ending)]
@@ -134,18 +155,24 @@ def records(opening: Opening) -> RecognisedFile | None:
 
 def _json(opening: Opening) -> RecognisedFile | None:
     keys = list(dict.fromkeys(_KEY.findall(opening.text)))
-    shape = _fitting(JSON_SHAPES, {*keys})
+    rows = list(_objects(opening))
+    shape = _fitting(JSON_SHAPES, {*keys}, {key for row in rows for key in row})
     if shape is None:
         there = ", ".join(keys[:20])
         why = f"is JSON of no known shape; its keys are {there}"
         return RecognisedFile(opening.path, None, "unknown", reason=why[:300])
     missing = _without_latency(shape, {*keys}, keys)
-    return _recognised(opening, shape, keys[:60], list(_objects(opening)), missing)
+    return _recognised(opening, shape, keys[:60], rows, missing)
 
 
-def _fitting(shapes: tuple[Shape, ...], names: set[str]) -> Shape | None:
+def _fitting(shapes: tuple[Shape, ...], names: set[str], at_top: set[str]) -> Shape | None:
     return next(
-        (shape for shape in shapes if shape.needs <= names and (not shape.one_of or shape.one_of & names)), None
+        (
+            shape
+            for shape in shapes
+            if shape.needs <= names and (not shape.one_of or shape.one_of & names) and shape.at_top <= at_top
+        ),
+        None,
     )
 
 
@@ -200,8 +227,8 @@ def _recognised(
 def _found(row: Mapping[str, Any], name: str) -> str:
     if name in row:
         return str(row[name] if row[name] is not None else "")
-    inner = (value[name] for value in row.values() if isinstance(value, dict) and name in value)
-    return str(next(inner, ""))
+    below = (_found(value, name) for value in row.values() if isinstance(value, dict))
+    return next((text for text in below if text), "")
 
 
 def _span(texts: list[str]) -> tuple[datetime | None, datetime | None, bool | None]:

@@ -42,8 +42,8 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Charge:
-    """A row of an export. Amounts are in `currency`; `quantity` is what was consumed in `unit`, else what was priced;
-    of most credits and taxes it is None."""
+    """A row of an export. Amounts are in `currency`; `quantities` are what was consumed and what was priced, each with
+    its unit, such as (100, `Hours`) and (1, `100 Hours`); most credits and taxes have none."""
 
     billing_account: str
     billing_start: datetime
@@ -56,8 +56,7 @@ class Charge:
     billed: Decimal
     effective: Decimal
     sku: str | None
-    quantity: Decimal | None
-    unit: str
+    quantities: tuple[tuple[Decimal, str], ...]
     commitment: str | None
     invoice: str | None
 
@@ -104,8 +103,11 @@ def text_of(row: Row, column: str) -> str | None:
 
 
 def _charge(row: Row) -> Charge:
-    consumed = _number(row, "ConsumedQuantity")
-    unit = "PricingUnit" if consumed is None else "ConsumedUnit"
+    counted = [
+        (quantity, text_of(row, f"{kind}Unit") or "")
+        for kind in ("Consumed", "Pricing")
+        if (quantity := _number(row, f"{kind}Quantity")) is not None
+    ]
     return Charge(
         billing_account=_needed(row, "BillingAccountId"),
         billing_start=_time(row, "BillingPeriodStart"),
@@ -118,8 +120,7 @@ def _charge(row: Row) -> Charge:
         billed=_amount(row, "BilledCost"),
         effective=_amount(row, "EffectiveCost"),
         sku=text_of(row, "SkuId"),
-        quantity=_number(row, "PricingQuantity") if consumed is None else consumed,
-        unit=text_of(row, unit) or "",
+        quantities=tuple(counted),
         commitment=text_of(row, "CommitmentDiscountId"),
         invoice=text_of(row, "InvoiceId"),
     )

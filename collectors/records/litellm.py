@@ -34,6 +34,7 @@ from collectors.records.request_records import (
 )
 from collectors.rows import Reject, Rejects, readable
 from collectors.samples import SourceError, Window
+from collectors.text_files import csv_rows, lines
 
 TABLE = '"LiteLLM_SpendLogs"'
 # Columns of the table that we read, of its schema.prisma. Those of OPTIONAL came with later versions of LiteLLM.
@@ -41,19 +42,29 @@ COLUMNS = (
     "request_id", "api_key", "spend", "prompt_tokens", "completion_tokens", "startTime", "endTime",
     "completionStartTime", "model", "api_base", "user", "team_id", "end_user", "cache_hit", "metadata",
 )  # fmt: skip
-OPTIONAL = ("status",)
+OPTIONAL = ("status", "call_type")
+# Answers that were asked for again, were listed or ended: their rows repeat tokens and spend of the request that made
+# them (BerriAI/litellm#17814).
+READS = frozenset(
+    f"{prefix}{call}"
+    for prefix in ("", "a")
+    for call in ("get_responses", "delete_responses", "cancel_responses", "list_input_items")
+)
 # The driver reads no JSON, and of a time that Python does not have (infinity, year 20000) the whole answer fails.
 AS_TEXT = ("metadata", "startTime", "endTime", "completionStartTime")
 
 
 class LiteLLMFileCollector(FileCollector):
-    """Reads .jsonl files (also .gz): rows of the spend log, or the StandardLoggingPayload that callbacks write."""
+    """Reads .jsonl files (also .gz): rows of the spend log, or the StandardLoggingPayload that callbacks write; and
+    the table of the spend log as CSV."""
 
     source_kind, inside = "litellm", "*.jsonl*"
     has_columns = True
 
     def columns_of(self, rows: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
         """All columns of plain lines at once."""
+        if not isinstance(rows[0], bytes):
+            return None  # of a CSV
         try:
             return _plain_columns(log_columns.objects(rows), self.askers)
         except (log_columns.NotPlain, pa.ArrowException, Reject):
@@ -61,8 +72,11 @@ class LiteLLMFileCollector(FileCollector):
 
     def read(
         self, path: str, rejects: Rejects
-    ) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
+    ) -> tuple[Iterator[tuple[str, Any]], Callable[[Any], dict[str, Any] | None]]:
         """The lines of a file."""
+        _, first = next(lines(path, Rejects()), (0, b"{"))
+        if not first.lstrip(b"\xef\xbb\xbf \t").startswith((b"{", b"[")):
+            return csv_rows(path, rejects)[1], lambda row: litellm_request(row, self.askers)
         return numbered_lines(path, rejects), lambda line: litellm_request(json_object(line), self.askers)
 
 
@@ -113,7 +127,8 @@ class LiteLLMPostgresCollector:
                     for held in batch.to_pylist()
                 )
                 for request in readable(rows, partial(litellm_request, askers=self.askers), rejects):
-                    yield from batches.add(request)
+                    if request is not None:
+                        yield from batches.add(request)
         except refusals as refusal:
             reason = postgresql_uris.secrets_of(os.environ[self.dsn_env]).masked(str(refusal))[:1000]
             raise SourceError(self.url, None, reason) from None
@@ -146,8 +161,11 @@ def _present(cursor: Any) -> list[str]:
     return [row[0] for row in cursor.fetchall()]
 
 
-def litellm_request(held: Mapping[str, Any], askers: Askers = NO_USERS) -> dict[str, Any]:
-    """The request of a row of the spend log, or of a StandardLoggingPayload; Reject when it cannot be one."""
+def litellm_request(held: Mapping[str, Any], askers: Askers = NO_USERS) -> dict[str, Any] | None:
+    """The request of a row of the spend log, or of a StandardLoggingPayload; Reject when it cannot be one, None where
+    an answer was only read again."""
+    if held.get("call_type") in READS:
+        return None
     metadata = _metadata(held.get("metadata"))
     started_us = instant_us(held.get("startTime"), "startTime")
     if started_us is None:
@@ -215,6 +233,8 @@ def _usage(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any],
 
 def _plain_columns(held: log_columns.Lines, askers: Askers) -> dict[str, pa.Array]:
     """The columns of `litellm_request`."""
+    if any(one.get("call_type") in READS for one in held):
+        raise log_columns.NotPlain  # not every line is a request
     count = len(held)
     metadata = [_metadata(one.get("metadata")) for one in held]
     times = {}

@@ -139,9 +139,11 @@ class FileCollector:
         self.constants = constants
         self.askers = askers
 
-    def read(self, path: str, rejects: Rejects) -> tuple[Iterable[tuple[str, Any]], Callable[[Any], dict[str, Any]]]:
-        """(place, row) of each row of a file, and what makes a request of a row, or raises Reject. SourceError for a
-        file that is not readable at all."""
+    def read(
+        self, path: str, rejects: Rejects
+    ) -> tuple[Iterable[tuple[str, Any]], Callable[[Any], dict[str, Any] | None]]:
+        """(place, row) of each row of a file, and what makes a request of a row, or raises Reject; None of a row that
+        is of something else. SourceError for a file that is not readable at all."""
         raise NotImplementedError
 
     def columns_of(self, rows: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
@@ -164,13 +166,14 @@ class FileCollector:
                     yield from batches.add_columns(columns, len(block))
                     continue
                 for request in readable(block, make, rejects):
-                    yield from batches.add(request)
+                    if request is not None:
+                        yield from batches.add(request)
         yield from batches.rest()
         self.check()
         rejects.check(self.path)
 
     def _parts(
-        self, rows: Iterable[tuple[str, Any]], make: Callable[[Any], dict[str, Any]]
+        self, rows: Iterable[tuple[str, Any]], make: Callable[[Any], dict[str, Any] | None]
     ) -> Iterable[Iterable[tuple[str, Any]]]:
         """The rows of a file in blocks; together where the first is bad: of a file of something else, few are read."""
         left = iter(rows)

@@ -168,8 +168,8 @@ def usage_tokens(usage: Any) -> dict[str, Any]:
         named = [name for name, value in usage.items() if value is not None and name not in _SAYS_LITTLE]
         if named:
             raise Reject(
-                f"usage: got the names {', '.join(map(str, named[:8]))}, expected those of an API that docs/requests.md"
-                " lists, such as prompt_tokens and completion_tokens"
+                f"usage: got the names {', '.join(map(str, named[:8]))}, expected those of an API that"
+                " docs/sources/requests.md lists, such as prompt_tokens and completion_tokens"
             )
         return checked_tokens(None, None, None, None, None, basis="reported")
     input_count, output = (_count(usage, names) for names in (dialect.input, dialect.output))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ def text(name: str, found: Recognised, target: Path) -> str:
     if period is not None:
         lines += [f"period: {{start: {period[0].isoformat()}, end: {period[1].isoformat()}}}   # UTC dates", ""]
     else:
-        lines += ["# No file has times: benchmarks alone. State the dates that the fleet is about.", ""]
+        lines += ["# No file has times that are known. State the dates that the fleet is about.", ""]
         lines += [f"period: {{start: {_as_of(parts)}, end: {_as_of(parts, 1)}}}", ""]
     lines += [yaml.safe_dump(parts, sort_keys=False, allow_unicode=True, width=110).rstrip(), "", *sites()]
     return "\n".join(lines) + "\n"
@@ -110,5 +110,5 @@ def printable_lines(lines: Iterator[str]) -> str:
 
 
 def _as_of(parts: dict[str, Any], days: int = 0) -> str:
-    newest: date = max(entry["as_of"] for entry in parts["benchmarks"])
+    newest: date = max((entry["as_of"] for entry in parts.get("benchmarks", [])), default=datetime.now(UTC).date())
     return (newest + timedelta(days=days)).isoformat()

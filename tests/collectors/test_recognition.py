@@ -48,6 +48,27 @@ ENVOY = {
     "gen_ai.usage.input_tokens": 512,
     "gen_ai.usage.output_tokens": 128,
 }
+# A line of the output of vLLM's run-batch; OpenAI's has the same keys.
+BATCH = {
+    "id": "vllm-1",
+    "custom_id": "a",
+    "response": {
+        "status_code": 200,
+        "request_id": "vllm-batch-1",
+        "body": {
+            "id": "chatcmpl-9",
+            "created": 1790841600,
+            "model": "qwen",
+            "choices": [],
+            "usage": {"prompt_tokens": 100, "total_tokens": 150, "completion_tokens": 50},
+        },
+    },
+    "error": None,
+}
+SPEND_TABLE = (
+    "request_id,call_type,api_key,spend,total_tokens,prompt_tokens,completion_tokens,startTime,endTime,model,status\n"
+    "r1,acompletion,hash,0.002,521,121,400,2026-10-01 08:00:00.000,2026-10-01 08:00:05.000,openai/qwen,success\n"
+)
 GENAI_PERF = {
     "experiments": [
         {
@@ -140,6 +161,8 @@ def moment(hour: int, minute: int = 0, second: float = 0) -> datetime:
         (json.dumps(SPEND_LOG) + "\n", "litellm", "requests"),
         (json.dumps(ENVOY) + "\n", "envoy_ai_gateway", "requests"),
         (json.dumps(OPENAI) + "\n" + json.dumps(OPENAI) + "\n", "openai_answers", "requests"),
+        (json.dumps(BATCH) + "\n", "openai_batch", "requests"),
+        (SPEND_TABLE, "litellm", "requests"),
         (AZURE, "azure_trace", "requests"),
         (CODECARBON, "codecarbon", "run windows"),
         (SACCT, "sacct", "run windows"),
@@ -165,6 +188,11 @@ def test_each_shape_is_known_by_its_content(tmp_path: Path, text: str, format_: 
         ("\x7fELF\0\0", "is no text"),
         ("Dear diary,\nnothing today.\n", "is of no known format; it begins with 'Dear diary,'"),
         ('{"name": "x", "version": 3}', "is JSON of no known shape; its keys are name, version"),
+        # The reader looks for these keys in the row itself.
+        (
+            json.dumps({"line": {"id": 1, "created": 2, "model": "m", "usage": {}}}),
+            "is JSON of no known shape; its keys",
+        ),
         ("a,b\n1,2\n", "is of no known format; it begins with 'a,b'"),
         # A CSV of a time and numbers without a telling name stays unknown: nothing is guessed to be watts.
         ("time,value\n2026-10-01T08:00:00Z,5\n", "is of no known format; it begins with 'time,value'"),
@@ -275,6 +303,7 @@ def test_requests_land(tmp_path: Path, landing: Callable[..., duckdb.DuckDBPyCon
     written(logs / "run", json.dumps(GENAI_PERF), "c")
     written(logs, json.dumps(OPENAI) + "\n", "d")
     written(logs, AZURE, "e")
+    written(logs, json.dumps(BATCH) + "\n" + json.dumps({**BATCH, "custom_id": "b"}) + "\n", "f")
     with closing(landing(str(logs))) as raw:
         found = raw.sql("select source, input_tokens, output_tokens from raw.requests order by source").fetchall()
     assert found == [
@@ -283,6 +312,7 @@ def test_requests_land(tmp_path: Path, landing: Callable[..., duckdb.DuckDBPyCon
         ("genai_perf", 100, 20),
         ("litellm", 1000, 50),
         ("openai_answers", 9, 4),
+        ("openai_batch", 100, 50),  # one answer, whatever asked for it
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import time
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from collectors.records.litellm import LiteLLMFileCollector
 from collectors.records.request_records import RequestCollector, instant_us
 from collectors.records.usage import usage_tokens
 from collectors.rows import Reject, Rejects
-from collectors.samples import Window
+from collectors.samples import SourceError, Window
 
 DAY = Window(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 NOON_NS = 1_790_856_000_000_000_000  # 2026-10-01 12:00:00 UTC
@@ -294,6 +295,30 @@ def test_an_access_log_of_plain_openai_answers_needs_no_mapping(tmp_path: Path) 
     assert rejects.rows == 0
 
 
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        # 300 of xAI's 700 are reasoning beside the completion; the other log counts the same 700 as one.
+        ({"prompt_tokens": 1000, "completion_tokens": 400, "total_tokens": 1700,
+          "completion_tokens_details": {"reasoning_tokens": 300}}, (1000, 700)),
+        ({"prompt_tokens": 1000, "completion_tokens": 700, "total_tokens": 1700,
+          "completion_tokens_details": {"reasoning_tokens": 300}}, (1000, 700)),
+        ({"input_tokens": 100, "cache_read_input_tokens": 90, "output_tokens": 5, "total_tokens": 105}, (100, 5)),
+    ],
+)  # fmt: skip
+def test_a_log_counts_by_the_total_of_its_rows(tmp_path: Path, usage: dict[str, Any], tokens: tuple[int, int]) -> None:
+    answer = {"id": "a", "created": 1_790_856_000, "model": "grok", "usage": usage}
+    path = jsonl(tmp_path / "a.jsonl", *[answer] * 3)
+    rows, _ = collected(AccessLogCollector("log", path, {}))
+    assert [(row["input_tokens"], row["output_tokens"]) for row in rows] == [tokens] * 3
+
+
+def test_a_usage_of_unknown_names_is_refused_with_them(tmp_path: Path) -> None:
+    answer = {"id": "a", "created": 1_790_856_000, "model": "m", "usage": {"tokens_in": 70, "tokens_out": 50}}
+    with pytest.raises(SourceError, match="usage: got the names tokens_in, tokens_out, expected those of an API that"):
+        collected(AccessLogCollector("log", jsonl(tmp_path / "a.jsonl", answer), {}))
+
+
 def test_a_mapped_access_log_gives_times_status_tenant_and_no_key(tmp_path: Path) -> None:
     line = {
         "time": "2026-10-01T12:00:05Z",
@@ -401,6 +426,23 @@ def litellm_rows(folder: Path, *rows: dict[str, Any]) -> list[dict[str, Any]]:
 def test_a_row_of_litellms_spend_log(tmp_path: Path) -> None:
     as_text = {**SPEND_LOG, "metadata": json.dumps(SPEND_LOG["metadata"])}  # as a database dump has it
     assert litellm_rows(tmp_path, SPEND_LOG, as_text) == [REQUEST, REQUEST]
+
+
+def test_an_answer_that_is_read_again_is_no_request_of_litellm(tmp_path: Path) -> None:
+    read = {**SPEND_LOG, "request_id": "again", "call_type": "aget_responses"}
+    made = {**SPEND_LOG, "call_type": "aresponses"}
+    assert litellm_rows(tmp_path, read, made, read, {**read, "call_type": "list_input_items"}) == [REQUEST]
+
+
+def test_litellms_table_as_csv_is_the_same_request(tmp_path: Path) -> None:
+    row = {**SPEND_LOG, "metadata": json.dumps(SPEND_LOG["metadata"])}
+    path = tmp_path / "LiteLLM_SpendLogs.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, row)
+        writer.writeheader()
+        writer.writerows([row, {**row, "call_type": "aget_responses"}])
+    rows, rejects = collected(LiteLLMFileCollector("gateway", str(path), {}))
+    assert (rows, rejects.rows) == ([REQUEST], 0)
 
 
 def test_a_litellm_callbacks_payload_is_the_same_request(tmp_path: Path) -> None:

@@ -189,6 +189,32 @@ def test_gpu_hours_another_currency_and_a_month_in_progress(tmp_path: Path, expo
 
 
 @pytest.mark.parametrize(
+    ("counted", "usd"),
+    [
+        # 2,400 USD for 100 hours of an instance with 8 GPUs: 3.00; for 100 hours of one GPU: 24.
+        (("", "", "1", "100 Hours"), 3),
+        (("", "", "0.1", "1K Hours"), 3),
+        (("", "", "0.1", "1,000 Hours"), 3),
+        (("360000", "seconds", "100", "hour"), 3),
+        (("6000", "Minutes", "", ""), 3),
+        (("", "", "4.16666666666666666667", "Days"), 3),
+        (("9600", "vCPU-Hours", "100", "Hours"), 3),
+        (("9600", "Units", "1", "100 Node-Hours"), 3),
+        (("", "", "100", "GPU Per Hour"), 24),
+        (("100", "GPU/hour", "9600", "vCPU-Hours"), 24),
+    ],
+)
+def test_what_is_counted_in_other_units_is_the_same_rate(
+    tmp_path: Path, export: Path, counted: tuple[str, str, str, str], usd: float
+) -> None:
+    names = ("ConsumedQuantity", "ConsumedUnit", "PricingQuantity", "PricingUnit")
+    row = {"BilledCost": "2400", "EffectiveCost": "2400", **dict(zip(names, counted, strict=True))}
+    (export / "a.csv").write_text(csv_of([row]))
+    with closing(landed(fleet_of(tmp_path, ENTRY))) as connection:
+        assert connection.execute("select usd_per_gpu_hour from fleet.cost_rates").fetchall() == [(usd,)]
+
+
+@pytest.mark.parametrize(
     ("text", "problem"),
     [
         (
@@ -210,7 +236,15 @@ def test_gpu_hours_another_currency_and_a_month_in_progress(tmp_path: Path, expo
         ),
         (
             csv_of([{"PricingQuantity": "1", "PricingUnit": "GB-Mo"}]),
-            r"/a.csv: a SKU of `skus` is counted in 'GB-Mo', expected Hours, of an instance or of a GPU",
+            r"/a.csv: a SKU of `skus` is counted in 'GB-Mo', expected time of an instance or of a GPU, such as Hours",
+        ),
+        (
+            csv_of([{"PricingQuantity": "9600", "PricingUnit": "vCPU-Hours"}]),
+            r"is counted in 'vCPU-Hours', expected time .* leave the SKU out of `skus`, and state what it costs",
+        ),
+        (
+            csv_of([{"PricingQuantity": "744", "PricingUnit": "1 GiB Hour"}]),
+            r"is counted in '1 GiB Hour', expected time of an instance or of a GPU",
         ),
         (
             csv_of([{"BilledCost": "free"}]),

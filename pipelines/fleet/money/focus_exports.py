@@ -28,8 +28,21 @@ from pipelines.fleet.source_limits import RowLimits
 from pipelines.fleet.values import FleetPath, GivenName, Name, Part, Positive
 
 Read = Literal["bills", "rates", "commitments"]
-# An hour of an instance with several GPUs, or of one GPU: `Hours`, `1 Hour`, `Instance-Hours`, `Hrs`, `GPU-Hours`.
-_HOURS = re.compile(r"(1 )?((\w+)[ -])?(hours?|hrs?)", re.IGNORECASE)
+# Time of an instance with several GPUs, or of one GPU, as providers write it: a block of so many, what it is of, and a
+# word of time: `Hours`, `100 Hours`, `1K Hours`, `Instance-Hours`, `Hrs`, `GPU-Hours`, `Seconds`. Any other word, such
+# as the vCPU of `vCPU-Hours`, is of something else than a SKU of `skus` is.
+_UNIT = re.compile(
+    r"(?:(?P<block>\d[\d,]*) ?(?P<thousand>k?) )?(?:(?P<of>[a-z]+)(?:[ /-]+|[ -]per[ -]))?(?P<time>[a-z]+)(?:\(s\))?",
+    re.IGNORECASE,
+)
+_OF_GPU = frozenset({"gpu", "gpus", "accelerator", "accelerators"})
+_OF_INSTANCE = frozenset({"", "instance", "instances", "node", "nodes", "vm", "vms", "machine", "host", "server"})
+_OF_TIME = {
+    **dict.fromkeys(("second", "seconds", "sec", "secs", "s"), Decimal(1) / 3600),
+    **dict.fromkeys(("minute", "minutes", "min", "mins"), Decimal(1) / 60),
+    **dict.fromkeys(("hour", "hours", "hr", "hrs", "h"), Decimal(1)),
+    **dict.fromkeys(("day", "days"), Decimal(24)),
+}
 _HOUR = timedelta(hours=1)
 
 
@@ -166,12 +179,12 @@ class Figures:
         self._folders[charge.billing_account, charge.billing_start].add(str(Path(path).parent))
         period = (charge.billing_start, charge.billing_end, charge.invoice)
         self._billed[period] += charge.billed * usd_per_unit
-        if charge.category != "Usage" or charge.is_correction or charge.quantity is None:
+        if charge.category != "Usage" or charge.is_correction or not charge.quantities:
             return
         key = (device_type if charge.commitment is None else charge.commitment, charge.billing_start)
         sums = self._rates if charge.commitment is None else self._committed
         found = sums.setdefault(key, _Sum(charge.start, charge.end))
-        found.add(charge, charge.quantity * _gpus_per_hour(path, charge.unit, gpus), usd_per_unit)
+        found.add(charge, _gpu_hours(path, charge, gpus), usd_per_unit)
 
     def _usd_per_unit(self, path: str, currency: str) -> Decimal:
         stated = 1.0 if currency == "USD" else self.export.usd_per_unit.get(currency)
@@ -235,13 +248,24 @@ class Figures:
         )
 
 
-def _gpus_per_hour(path: str, unit: str, gpus: float) -> Decimal:
-    found = _HOURS.fullmatch(unit.strip())
-    if found is None:
-        raise SourceError(
-            path, None, f"a SKU of `skus` is counted in {unit!r}, expected Hours, of an instance or of a GPU"
-        )
-    return Decimal(1) if (found[3] or "").lower() in ("gpu", "gpus") else Decimal(str(gpus))
+def _gpu_hours(path: str, charge: Charge, gpus: float) -> Decimal:
+    """Hours of GPUs: of what was consumed, or, where that is counted in something else, of what was priced."""
+    for quantity, unit in charge.quantities:
+        found = _UNIT.fullmatch(unit.strip())
+        hours = _OF_TIME.get(found["time"].lower()) if found else None
+        if found is None or hours is None:
+            continue
+        block = int((found["block"] or "1").replace(",", "")) * (1000 if found["thousand"] else 1)
+        of = (found["of"] or "").lower()
+        if of in _OF_GPU or of in _OF_INSTANCE:
+            return quantity * block * hours * (1 if of in _OF_GPU else Decimal(str(gpus)))
+    units = " and ".join(repr(unit) for _, unit in charge.quantities)
+    raise SourceError(
+        path,
+        None,
+        f"a SKU of `skus` is counted in {units}, expected time of an instance or of a GPU, such as Hours, 100 Hours,"
+        " GPU-Hours or Seconds: leave the SKU out of `skus`, and state what it costs under cost_rates",
+    )
 
 
 def wrong_exports(exports: Collection[FocusExport], sites: Collection[str], stated: Mapping[str, str]) -> Iterator[str]:
