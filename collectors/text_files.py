@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import glob
 import gzip
+import json
 import re
 import zlib
 from collections import deque
@@ -33,6 +34,7 @@ _LINE = re.compile(rb"[^\n]+")
 _RETURNS = re.compile(r"[^\r]*\r|[^\r]+")
 _OPEN_QUOTE = "unexpected end of data"  # in the words of the csv module
 QUOTED_LINES = 20
+_NOT_BLANK = re.compile(r"\S")
 _BOM = b"\xef\xbb\xbf"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
@@ -152,6 +154,29 @@ def _records(path: str, rejects: Rejects) -> Iterator[tuple[str, list[str]]]:
 
 def document(path: str) -> Any:
     """The JSON of a file. SourceError names the place where it stops being JSON."""
+    return parsed(path, _whole(path))
+
+
+def documents(path: str) -> Iterator[Any]:
+    """The values of a file of JSON, one or several after each other. SourceError names the place where it stops being
+    JSON, after those before it."""
+    held = _whole(path)
+    try:
+        yield orjson.loads(held.removeprefix(_BOM))
+        return
+    except orjson.JSONDecodeError:
+        text = held.decode("utf-8-sig", "replace")
+    decoder, at = json.JSONDecoder(), 0
+    while begins := _NOT_BLANK.search(text, at):
+        try:
+            value, at = decoder.raw_decode(text, begins.start())
+        except (json.JSONDecodeError, RecursionError) as error:
+            line = text.count("\n", 0, begins.start()) + 1
+            raise SourceError(f"{path}:{line}", None, f"is not JSON from here on ({error})") from error
+        yield value
+
+
+def _whole(path: str) -> bytearray:
     held = bytearray()
     try:
         with unpacked(path) as file:
@@ -161,7 +186,7 @@ def document(path: str) -> Any:
         raise SourceError(path, None, f"cannot be read: {error}") from error
     if len(held) > DOCUMENT_BYTES:
         raise SourceError(path, None, f"is larger than {DOCUMENT_BYTES >> 20} MiB")
-    return parsed(path, held)
+    return held
 
 
 def parsed(where: str, held: bytes | bytearray) -> Any:
@@ -208,9 +233,9 @@ class _Expanding:
 
 class WholeLines:
     """A text file for who reads blocks: as far as it can be read, to the end of a line; what is not UTF-8 is U+FFFD.
-    `damage` is why it ends before its end, if it does."""
+    `damage` is why it ends before its end, if it does. Of a part of it, the bytes [start, end), both ends of lines."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, start: int = 0, end: int | None = None) -> None:
         self.damage: str | None = None
         self.closed = False
         self._path = path
@@ -220,6 +245,7 @@ class WholeLines:
         self._file: Any = pa.input_stream(path, compression=self._compression)
         self._is_arrow = True
         self._ready, self._tail, self._is_over = b"", b"", False
+        self._before, self._left = start, end
 
     def __enter__(self) -> WholeLines:
         return self
@@ -235,8 +261,16 @@ class WholeLines:
     def read(self, size: int) -> bytes:
         """At most `size` bytes; none at the end."""
         while not self._ready and not self._is_over:
-            self._ready = self._lines()
+            self._ready = self._inside(self._lines())
         given, self._ready = self._ready[:size], self._ready[size:]
+        return given
+
+    def _inside(self, held: bytes) -> bytes:
+        """What of these bytes is in the part."""
+        if self._left is not None:
+            held, self._left = held[: self._left], max(0, self._left - len(held))
+            self._is_over |= not self._left
+        given, self._before = held[self._before :], max(0, self._before - len(held))
         return given
 
     def _lines(self) -> bytes:

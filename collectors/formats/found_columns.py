@@ -24,7 +24,7 @@ _EPOCHS: Sequence[tuple[float, float, TimeUnit]] = (
 )  # fmt: skip
 _OFFSET = re.compile(r"\d:\d.*(Z|[+-]\d\d(:?\d\d)?)$")
 _DATED = re.compile(r"\d{4}[-/]\d\d[-/]\d\d")
-_UNIT_OF_CELL = re.compile(r"^[-+]?[0-9.]+(?:[eE][-+]?\d+)?\s*([A-Za-z%µ/]+)$")
+_UNIT_OF_CELL = re.compile(r"^[-+]?[0-9.]+(?:[eE][-+]?\d+)?\s*([A-Za-z%µ/°][\w%µ/°²³·]*)$")
 _IN_BRACKETS = re.compile(r"\s*[\[(]([^\[\]()]+)[\])]\s*$")
 # What one of a unit is in watts, joules, bytes or as a ratio.
 FACTORS = {

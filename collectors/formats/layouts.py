@@ -16,7 +16,8 @@ from collectors import cells
 from collectors.formats.found_columns import MADE_TIME
 from collectors.formats.monitors import amd_rows
 from collectors.protocols.mapped_files import MappedFile
-from collectors.text_files import document, lines
+from collectors.samples import SourceError
+from collectors.text_files import documents, lines
 
 BATCH_ROWS = 1 << 16
 DAY_SECONDS = 86_400.0
@@ -146,8 +147,21 @@ def _dcgmi_rows(file: MappedFile) -> Iterator[dict[str, str]]:
 
 
 def _amd_smi_json(file: MappedFile) -> Iterator[pa.RecordBatch]:
-    rows = amd_rows(document(file.path))
-    return _batches(file, ({name: str(value) for name, value in row.items()} for row in rows))
+    return _batches(file, _amd_rows(file))
+
+
+def _amd_rows(file: MappedFile) -> Iterator[dict[str, str]]:
+    """A document of all ticks, or one of each tick after the other; the last one may be cut off."""
+    has_rows = False
+    try:
+        for held in documents(file.path):
+            for row in amd_rows(held):
+                has_rows = True
+                yield {name: str(value) for name, value in row.items()}
+    except SourceError as cut:
+        if not has_rows:
+            raise
+        file.register.rejects.add(cut.url, cut.reason)
 
 
 LAYOUTS: Mapping[str | None, Callable[[MappedFile], Iterator[pa.RecordBatch]]] = {

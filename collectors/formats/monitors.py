@@ -5,9 +5,9 @@ Add here the columns of such a monitor. Keep out how its lines become rows (`lay
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
-
-import orjson
 
 from collectors.formats.found_columns import MADE_TIME, ORDER, FoundColumns, TimeBasis, Unusable, basis_of
 from collectors.formats.openings import Opening
@@ -25,6 +25,7 @@ _DCGMI = {
     "DCGM_FI_DEV_GPU_UTIL": "GPUTL",
     "DCGM_FI_DEV_FB_USED": "FBUSD",
 }
+JSON_TIME = re.compile(r'"timestamp"\s*:\s*"?([^",}]+)')
 _LOG_IT = "Write a log with `amd-smi monitor -w SECONDS"
 # Column -> what one of it is in the unit of the catalogue: W, µJ, %, MiB.
 _AMD = {
@@ -83,7 +84,8 @@ def amd_smi(opening: Opening) -> FoundColumns | None:
         return _amd_json(opening)
     rows = opening.cells()
     header = [name.lower() for name in rows[0]] if rows else []
-    found = _amd_columns(header)
+    body = [row for row in rows[1:] if len(row) == len(header)]
+    found = _amd_columns(header, lambda name: any(row[header.index(name)][:1].isdigit() for row in body))
     if "gpu" not in header or not {"gpu_package_power", "gpu_energy_consumed"} & {*found}:
         return None
     time = next((name for name in ("timestamp", "time") if name in header), None)
@@ -92,7 +94,7 @@ def amd_smi(opening: Opening) -> FoundColumns | None:
             "has no column timestamp: it is one reading. Write a log with `amd-smi monitor -w SECONDS --csv`"
         )
     own = dict(zip(header, rows[0], strict=True))
-    how = basis_of([row[header.index(time)] for row in rows[1:] if len(row) == len(header)])
+    how = basis_of([row[header.index(time)] for row in body])
     basis, unit = how or ("moment", "s")
     return FoundColumns(
         "csv", own[time], basis, unit, {"gpu_id": own["gpu"]},
@@ -101,12 +103,13 @@ def amd_smi(opening: Opening) -> FoundColumns | None:
     )  # fmt: skip
 
 
-def _amd_columns(names: list[str]) -> dict[str, tuple[str, float]]:
+def _amd_columns(names: list[str], has_number: Callable[[str], bool]) -> dict[str, tuple[str, float]]:
+    """Metric -> the first of its columns that has a number, the first of all where none has, and its factor."""
     found = {}
     for metric, (columns, factor) in _AMD.items():
-        column = next((name for name in columns if name in names), None)
-        if column is not None:
-            found[metric] = column, factor
+        present = [name for name in columns if name in names]
+        if present:
+            found[metric] = next(filter(has_number, present), present[0]), factor
     return found
 
 
@@ -137,12 +140,10 @@ def _amd_json(opening: Opening) -> FoundColumns | None:
     if '"timestamp"' not in text:
         raise Unusable(f"has no timestamp: it is one reading. {_LOG_IT} --json`")
     names = [name for columns, _ in _AMD.values() for name in columns if f'"{name}"' in text]
-    found = _amd_columns(names)
-    try:
-        first = amd_rows(orjson.loads(text)) if opening.is_whole else []
-    except orjson.JSONDecodeError:
-        first = []
-    how = basis_of([str(row.get("timestamp", "")) for row in first])
+    found = _amd_columns(
+        names, lambda name: re.search(rf'"{name}"\s*:\s*(\{{\s*"value"\s*:\s*)?"?\d', text) is not None
+    )
+    how = basis_of([one.strip() for one in JSON_TIME.findall(text)])
     basis, unit = how or ("moment", "s")
     return FoundColumns(
         "amd_smi_json", "timestamp", basis, unit, {"gpu_id": "gpu"},

@@ -5,17 +5,21 @@ Add a format here, with its module. Keep out formats of requests and results: th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from collectors.formats.found_columns import ORDER, Format, FoundColumns, Unusable
 from collectors.formats.monitors import amd_smi, dcgmi_dmon, nvidia_smi_dmon
 from collectors.formats.nvidia_smi import nvidia_smi
-from collectors.formats.openings import Opening, opening_of
-from collectors.protocols.mapped_files import FileMapping
+from collectors.formats.openings import Opening, headers, opening_of
+from collectors.protocols.mapped_files import FileMapping, Part
 from collectors.samples import SourceError
 
+# A header names the column of times; no cell of such a log begins a line so.
+HEADER = re.compile(r"^(?!\s*\d).*\btime(stamp)?\b", re.IGNORECASE)
+PREFACE_LINES = 50
 # The order counts: the first that knows a file has it.
 FORMATS: Mapping[str, Format] = {
     "nvidia_smi": nvidia_smi,
@@ -38,16 +42,21 @@ class NamedFiles:
     starts_at: datetime | None = None
     step_seconds: float | None = None
 
-    def of_file(self, path: str) -> FileMapping:
-        """The mapping of one of the files. SourceError where it is of another format, or lacks what only the fleet
-        file can state."""
+    def of_file(self, path: str) -> Iterator[FileMapping]:
+        """The mapping of one of the files; of a log that several sessions wrote, one of each part below a header of its
+        own. SourceError where it is of another format, or lacks what only the fleet file can state."""
         opening = opening_of(path)
         try:
-            found = FORMATS[self.format](opening)
+            held = found_in(opening, FORMATS[self.format])
+            if held is None:
+                raise SourceError(path, None, unlike(opening, self.format))
+            parts = list(_parts(path, FORMATS[self.format], *held))
         except Unusable as why:
             raise SourceError(path, None, f"is of the format {self.format} and {why}") from None
-        if found is None:
-            raise SourceError(path, None, unlike(opening, self.format))
+        for part, found in parts:
+            yield self._mapping(path, part, found)
+
+    def _mapping(self, path: str, part: Part | None, found: FoundColumns) -> FileMapping:
         needs_start = found.basis not in ("moment", "clock")
         if needs_start and self.starts_at is None:
             raise SourceError(path, None, missing_start(found))
@@ -65,7 +74,38 @@ class NamedFiles:
             factors=found.factors,
             units=found.units,
             step_seconds=self.step_seconds,
+            part=part,
         )
+
+
+def found_in(opening: Opening, format_of: Format) -> tuple[Opening, FoundColumns] | None:
+    """What a format finds in the opening of a file, and the opening from its header on: some programs print a line or
+    two before it. None where the file is of another format."""
+    for lines in (0, *(n for n, line in enumerate(opening.lines[:PREFACE_LINES]) if n and HEADER.search(line))):
+        below = opening.after(lines)
+        if (found := format_of(below)) is not None:
+            return below.before(HEADER) if found.layout == "csv" else below, found
+    return None
+
+
+def _parts(
+    path: str, format_of: Format, opening: Opening, found: FoundColumns
+) -> Iterator[tuple[Part | None, FoundColumns]]:
+    """The parts of a CSV that are below headers of different columns, each with what the format finds in it. A header
+    that comes again unchanged begins none."""
+    if found.layout != "csv":
+        yield None, found
+        return
+    start: int | None = None
+    header, held = opening.lines[0].strip(), found
+    for at, below in headers(path, HEADER):
+        line = below.lines[0].strip()
+        if line == header:
+            start = at if start is None else start
+        elif start is not None and (other := format_of(below)) is not None:
+            yield (start, at), held
+            start, header, held = at, line, other
+    yield ((start, None) if start else None), held
 
 
 def missing_start(found: FoundColumns) -> str:
@@ -81,7 +121,7 @@ def unlike(opening: Opening, named: str) -> str:
     """What a file that is not of the format is instead."""
     for name, format_of in FORMATS.items():
         try:
-            if name != named and format_of(opening) is not None:
+            if name != named and found_in(opening, format_of) is not None:
                 return f"is not of the format {named}, but of {name}"
         except Unusable:
             return f"is not of the format {named}, but of {name}"

@@ -6,17 +6,20 @@ Add here what is needed to recognise a file. Keep out what its lines mean.
 from __future__ import annotations
 
 import csv
+import re
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from collectors.samples import SourceError
-from collectors.text_files import compression_of, unpacked
+from collectors.text_files import WholeLines, compression_of, unpacked
 
 OPENING_BYTES = 64 << 10
 ENDING_BYTES = 16 << 10
+_TIME_WORD = re.compile(rb"time", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,15 @@ class Opening:
         """What divides the cells of its header."""
         first = self.lines[0] if self.lines else ""
         return next((one for one in ",;\t|" if one in first), ",")
+
+    def after(self, lines: int) -> Opening:
+        """The opening without its first lines."""
+        return replace(self, lines=self.lines[lines:])
+
+    def before(self, header: re.Pattern[str]) -> Opening:
+        """The opening up to the next header, where there is one."""
+        later = (n for n, line in enumerate(self.lines) if n and line != self.lines[0] and header.search(line))
+        return replace(self, lines=self.lines[: next(later, None)])
 
     def cells(self, lines: tuple[str, ...] | None = None) -> list[list[str]]:
         """The cells of the lines of a CSV, without the spaces around them."""
@@ -66,6 +78,21 @@ def opening_of(path: str, most_bytes: int = OPENING_BYTES) -> Opening:
     # The last line is cut off somewhere.
     lines = lines if is_whole else lines[:-1] or lines
     return Opening(path, tuple(lines), tuple(_text(ending).splitlines()), is_whole, held)
+
+
+def headers(path: str, header: re.Pattern[str]) -> Iterator[tuple[int, Opening]]:
+    """(byte within the unpacked file, opening from there) of each line that may be a header."""
+    offset = 0
+    with WholeLines(path) as file:
+        while block := file.read(1 << 30):
+            for found in _TIME_WORD.finditer(block):
+                begins = block.rfind(b"\n", 0, found.start()) + 1
+                ends = block.find(b"\n", begins)
+                if header.search(_text(block[begins : len(block) if ends < 0 else ends])):
+                    held = block[begins : begins + OPENING_BYTES]
+                    lines = _text(held).splitlines()
+                    yield offset + begins, Opening(path, tuple(lines[:-1] or lines), (), False, held)
+            offset += len(block)
 
 
 def _text(held: bytes) -> str:

@@ -37,7 +37,8 @@ def record_batches(file: MappedFile) -> Iterator[pa.RecordBatch]:
     if file.path.endswith(".parquet"):
         return _parquet_batches(file)
     if layout == "csv":
-        return (rows for rows in (measured(held, file) for held in _csv_batches(file)) if rows.num_rows)
+        rows_of_log = (measured(_without_headers(held, file.mapping.time), file) for held in _csv_batches(file))
+        return (rows for rows in rows_of_log if rows.num_rows)
     if file.path.endswith((".csv", ".csv.gz", ".csv.zst")):
         return _csv_batches(file)
     raise SourceError(file.path, None, "not a .csv, .csv.gz, .csv.zst or .parquet file")
@@ -62,7 +63,7 @@ def _found_columns(file: MappedFile, present: Sequence[str]) -> dict[str, str]:
 
 def _csv_batches(file: MappedFile) -> Iterator[pa.RecordBatch]:
     path, mapping = file.path, file.mapping
-    with WholeLines(path) as text:
+    with _lines_of(file) as text:
         opening = text.read(HEADER_BYTES).decode("utf-8-sig", "replace")
     if not opening and text.damage is not None:
         raise SourceError(path, None, f"cannot be read: {text.damage}")
@@ -80,7 +81,7 @@ def _csv_batches(file: MappedFile) -> Iterator[pa.RecordBatch]:
     types = {names[c]: _LABEL if c in mapping.text_columns else pa.string() for c in mapping.columns}
     spaced = [c for c in mapping.text_columns if names[c] != c and names[c].startswith(" ")]
     with (
-        WholeLines(path) as whole,
+        _lines_of(file) as whole,
         pa_csv.open_csv(
             pa.PythonFile(whole, "r"),
             read_options=pa_csv.ReadOptions(block_size=CSV_BLOCK_BYTES),
@@ -98,6 +99,16 @@ def _csv_batches(file: MappedFile) -> Iterator[pa.RecordBatch]:
                 yield _unspaced(batch.rename_columns(mapping.columns), spaced)
     if whole.damage is not None:
         raise SourceError(path, None, f"cannot be read any further: {whole.damage}")
+
+
+def _lines_of(file: MappedFile) -> WholeLines:
+    return WholeLines(file.path, *(file.mapping.part or ()))
+
+
+def _without_headers(rows: pa.RecordBatch, time: str) -> pa.RecordBatch:
+    """A header may come again where another session goes on with a log."""
+    is_header = pc.equal(pc.utf8_trim_whitespace(rows.column(time)), time.strip())
+    return rows.filter(pc.invert(pc.fill_null(is_header, False))) if pc.any(is_header).as_py() else rows
 
 
 def _separator(opening: str) -> str:

@@ -22,6 +22,7 @@ from collectors.rows import SHOWN_ROWS
 from collectors.samples import Batch, Family, SourceError, Window, microseconds, sample_batch
 from collectors.series import SeriesRegister
 
+Part = tuple[int, int | None]  # [first, end) byte of a file as it was before it was packed
 Key = tuple[str | None, ...]  # the cells of one row in the text columns, and its place among `rows_are`
 INDEX = "index"
 
@@ -37,7 +38,8 @@ class FileMapping:
     get the label `index`.
 
     A mapping that a format made (`collectors.formats`) also has the `layout` of the file, `factors` that bring a
-    metric's column to the unit of the catalogue, and the `units` that cells repeat though no column name states them.
+    metric's column to the unit of the catalogue, the `units` that cells repeat though no column name states them, and
+    the `part` of a file that is below a header of its own.
     """
 
     path: str
@@ -56,6 +58,7 @@ class FileMapping:
     factors: Mapping[str, float] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     step_seconds: float | None = None
+    part: Part | None = None
 
     def __post_init__(self) -> None:
         if bool(self.values) == bool(self.metric) or bool(self.metric) != bool(self.value):
@@ -67,9 +70,9 @@ class FileMapping:
         if self.starts_at and not self.time_unit:
             raise ValueError(f"{self.path}: starts_at needs a time_unit, the unit in which the file counts from there")
 
-    def of_file(self, path: str) -> FileMapping:
+    def of_file(self, path: str) -> Iterator[FileMapping]:
         """The mapping of one of its files: the same for all."""
-        return self
+        yield self
 
     @property
     def time_form(self) -> cells.TimeForm:

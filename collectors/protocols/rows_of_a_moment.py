@@ -16,6 +16,8 @@ from collectors.samples import SourceError
 
 # More boards than any host has: a time column of whole days looks like thousands of them.
 MOST_BOARDS = 1024
+# Distances within a tick and between ticks differ by so much at least; ticks are so many, so alike, and so short.
+_JUMP, _FEWEST_TICKS, _ALIKE, _SHORT = 3, 4, 0.5, 0.5
 # The last moment of a batch is held back for the next one, up to so many rows.
 HELD_ROWS = 1 << 16
 # Columns that name a board, or what else a row is of, as logs write them; the best first.
@@ -86,6 +88,55 @@ class Moments:
         is_refused = (indistinct >= 2) & (2 * indistinct > moments)
         found = self.starts[is_indistinct & is_refused[self.codes]]
         return int(self.order[found].min()) if len(found) else None
+
+
+def least_gap_us(times_us: np.ndarray) -> int:
+    """The least distance of two rows that follow each other, of times (n,), and are of two ticks of their log: a query
+    may write its boards some milliseconds apart. 0 where only rows of one time are one tick.
+
+    A distance parts the ticks where most of them have then equally many rows, and are short against their distance; of
+    two such distances the larger. So a log in which single queries hung is not cut into few long ticks.
+    """
+    gaps = np.diff(times_us[times_us != NO_TIME])
+    sizes = np.unique(gaps[gaps > 0])
+    jumps = np.flatnonzero(sizes[1:] >= _JUMP * sizes[:-1])
+    for jump in jumps[::-1]:
+        parted = np.flatnonzero((gaps > sizes[jump]) | (gaps < 0))
+        if len(parted) < _FEWEST_TICKS:
+            continue
+        rows = np.diff(parted)
+        usual = int(np.bincount(rows).argmax())
+        # From the first row of a tick to its last one, and to the first one of the next.
+        lasted = np.add.reduceat(gaps[: parted[-1] + 1], parted[:-1] + 1) - gaps[parted[1:]]
+        steps = lasted + gaps[parted[1:]]
+        if usual > 1 and np.mean(rows == usual) >= _ALIKE and np.median(lasted) <= _SHORT * np.median(steps):
+            return int(sizes[jump]) + 1
+    return 0
+
+
+def in_ticks(
+    batches: Iterable[tuple[pa.RecordBatch, np.ndarray]],
+) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+    """The same rows, those of one tick with the time of its first one; how ticks part is taken from the first rows."""
+    least: int | None = None
+    last_us, tick_us = NO_TIME, NO_TIME
+    for rows, times_us in batches:
+        least = least_gap_us(times_us) if least is None else least
+        if not least:
+            yield rows, times_us
+            continue
+        is_timed = times_us != NO_TIME
+        timed = times_us[is_timed]
+        if len(timed):
+            gaps = np.diff(timed, prepend=timed[0] if last_us == NO_TIME else last_us)
+            begins = (gaps >= least) | (gaps < 0)
+            begins[0] |= tick_us == NO_TIME
+            firsts = np.maximum.accumulate(np.where(begins, np.arange(len(timed)), -1))
+            ticks = np.where(firsts >= 0, timed[firsts], tick_us)
+            last_us, tick_us = int(timed[-1]), int(ticks[-1])
+            times_us = times_us.copy()  # noqa: PLW2901
+            times_us[is_timed] = ticks
+        yield rows, times_us
 
 
 def whole_moments(

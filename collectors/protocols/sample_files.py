@@ -16,7 +16,7 @@ from collectors import cells
 from collectors.formats.named_formats import NamedFiles
 from collectors.protocols.file_batches import record_batches
 from collectors.protocols.mapped_files import FileMapping, Key, MappedFile
-from collectors.protocols.rows_of_a_moment import whole_moments
+from collectors.protocols.rows_of_a_moment import in_ticks, whole_moments
 from collectors.rows import BAD_ROWS_RATIO, Rejects
 from collectors.samples import Batch, Family, SourceError, Window
 from collectors.series import SeriesRegister
@@ -53,16 +53,17 @@ class FilesCollector:
         for stated in self.files:
             for path in paths_of(stated.path):
                 try:
-                    mapping = stated.of_file(path)
+                    mappings = list(stated.of_file(path))
                 except SourceError as unlike:
                     rejects.add(unlike.url, unlike.reason)
                     unread += 1
                     refusals.append(unlike)
                     continue
-                file = MappedFile(path, mapping, window, families=families, register=register, unknown=unknown)
-                files.append(file)
-                refusal = yield from _samples_of(file, rejects)
-                refusals += [refusal] if refusal else []
+                for mapping in mappings:
+                    file = MappedFile(path, mapping, window, families=families, register=register, unknown=unknown)
+                    files.append(file)
+                    refusal = yield from _samples_of(file, rejects)
+                    refusals += [refusal] if refusal else []
         if refusals and len(refusals) == len(files) + unread:
             raise refusals[0]
         rejects.check(", ".join(dict.fromkeys(mapping.path for mapping in self.files)))
@@ -77,7 +78,7 @@ def _samples_of(file: MappedFile, rejects: Rejects) -> Generator[Batch, None, So
     many series in the window, is no fault of the file."""
     batches = _timed_batches(file)
     if file.mapping.rows_are:
-        batches = whole_moments(batches)
+        batches = whole_moments(batches if file.mapping.text_columns else in_ticks(batches))
     while True:
         try:
             found = next(batches, None)

@@ -8,19 +8,23 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from collectors.cells import TimeForm
 from collectors.formats.found_columns import MADE_TIME, FoundColumns, Unusable, bare, basis_of, unit_of_cells
-from collectors.formats.named_formats import FORMATS, missing_start
+from collectors.formats.monitors import JSON_TIME
+from collectors.formats.named_formats import FORMATS, found_in, missing_start
 from collectors.formats.openings import Opening
+from collectors.protocols.rows_of_a_moment import least_gap_us
 from collectors.recognition.recognised import Kind, RecognisedFile
 from collectors.recognition.spans import moments, usual_step_seconds
-from collectors.samples import SourceError
+from collectors.samples import SourceError, microseconds
 
 ROWS_OF_PARQUET = 2_000
 _TIMES = ("observed_at", "timestamp", "ts_utc", "time", "ts", "datetime", "date_time", "at", "time_s")
@@ -30,8 +34,9 @@ _TOKENS = ("input_tokens_total", "output_tokens_total")
 _GPU = re.compile(
     r"(?:gpu|board|card|device)[ _-]?(\d+)(?:[ _-]?(?:power|watts|w|power_w|power_watts))?", re.IGNORECASE
 )
+# What tells in a name that numbers are power.
+_OF_POWER = re.compile(r"power|watt|(?:^|[ _-])(?:pwr|w)(?:$|[ _.-])", re.IGNORECASE)
 _DMON_TIME = re.compile(r"^\s*(\d{4})[-/]?(\d\d)[-/]?(\d\d)\s+(\d\d:\d\d:\d\d)\s")
-_JSON_TIME = re.compile(r'"timestamp"\s*:\s*"?([^",}]+)')
 _LONG = {"observed_at", "metric", "labels", "value"}
 CLOCK = "Its times are of a clock in an unknown zone and are taken as UTC: state its time_zone."
 
@@ -40,11 +45,12 @@ def named_samples(opening: Opening) -> RecognisedFile | None:
     """A file of one of the named formats."""
     for name, format_of in FORMATS.items():
         try:
-            found = format_of(opening)
+            held = found_in(opening, format_of)
         except Unusable as why:
             return RecognisedFile(opening.path, name, "power samples", reason=str(why))
-        if found is not None:
-            return _with_times(_of_a_format(opening, name, found), opening, found)
+        if held is not None:
+            below, found = held
+            return _with_times(_of_a_format(below, name, found), below, found)
     return None
 
 
@@ -91,14 +97,21 @@ def _with_times(file: RecognisedFile, opening: Opening, found: FoundColumns) -> 
         first_at=min(every, default=None),
         last_at=max(every, default=None) if last or opening.is_whole else None,
         is_zone_stated=found.basis == "moment",
-        interval_seconds=usual_step_seconds(first),
+        interval_seconds=usual_step_seconds(_ticks(first) if found.rows_are else first),
         doubts=doubts,
     )
 
 
+def _ticks(times: Sequence[datetime]) -> Sequence[datetime]:
+    """Of times the first one of each tick, as landing has them."""
+    times_us = np.array([microseconds(at) for at in times], np.int64)
+    least = least_gap_us(times_us)
+    return [at for at, gap in zip(times, np.diff(times_us, prepend=times_us[:1] - least), strict=True) if gap >= least]
+
+
 def _times_of(lines: Sequence[str], opening: Opening, found: FoundColumns) -> list[str]:
     if found.layout == "amd_smi_json":
-        return [one.strip() for line in lines for one in _JSON_TIME.findall(line)]
+        return [one.strip() for line in lines for one in JSON_TIME.findall(line)]
     if found.time == MADE_TIME:
         stamped = [_DMON_TIME.match(line) for line in lines]
         if any(stamped):
@@ -137,7 +150,10 @@ def _table(
         return None
     basis, unit = how
     entry: dict[str, Any] = {"path": path, "time": time} | ({"time_unit": unit} if unit else {})
-    made = _roles(held, plain, entry)
+    try:
+        made = _roles(held, plain, entry)
+    except Unusable as why:
+        return RecognisedFile(path, None, "unknown", reason=str(why))
     if made is None:
         return None
     kind, name, more, doubts = made
@@ -172,18 +188,31 @@ def _roles(
         return "power samples", "wall_meter", placed, [f"Column {watts!r} is taken as the wall power of a whole node."]
     boards = {found[1]: name for name in held if (found := _GPU.fullmatch(bare(name)[0]))}
     if boards and all(_is_in_watts(name, held[name]) for name in boards.values()):
-        return _side_by_side(boards, str(entry["path"]))
+        return _side_by_side(boards, held, entry)
     return None
 
 
-def _side_by_side(boards: Mapping[str, str], path: str) -> tuple[Kind, str, dict[str, Any], list[str]] | None:
-    """A column per board: the entry is of the first one; `recognised.fleet_parts` writes one for each (`columns`)."""
-    node = Path(path).name.partition(".")[0]
+def _side_by_side(
+    boards: Mapping[str, str], held: Mapping[str, Sequence[str]], entry: Mapping[str, Any]
+) -> tuple[Kind, str, dict[str, Any], list[str]]:
+    """A column per board: the entry is of the first one; `recognised.fleet_parts` writes one for each (`columns`).
+    Unusable where neither the columns nor the file's name tell that the numbers are watts."""
+    path = Path(str(entry["path"]))
+    node = path.name.partition(".")[0]
     more = {"boards": dict(boards), "constant_labels": {"node": node}}
-    doubts = [
-        f"Its columns {', '.join(boards.values())} have no unit and are taken as watts of boards.",
-        f"Node {node!r} is the file's name; write the host's.",
-    ]
+    doubts = [f"Node {node!r} is the file's name; write the host's."]
+    if not all(_OF_POWER.search(name) or bare(name)[1] or unit_of_cells(held[name]) for name in boards.values()):
+        names = ", ".join(boards.values())
+        if not _OF_POWER.search(path.name):
+            time, (index, column) = entry["time"], next(iter(boards.items()))
+            raise Unusable(
+                f"has columns {names} without a unit: degrees or percent of boards, or watts? If they are watts, write"
+                f" under sources, kind: files, for each of them {{path: {path.name}, time: {time}, values:"
+                f" {{nvml_power_watts: {column}}}, constant_labels: {{node: {node}, index: '{index}'}}}}"
+            )
+        doubts.insert(
+            0, f"Its columns {names} have no unit and are taken as watts of boards, as the file's name has it."
+        )
     return "power samples", "boards_side_by_side", more, doubts
 
 
