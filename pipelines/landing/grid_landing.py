@@ -330,10 +330,29 @@ def _file_rows(file: GridFile, columns: dict[str, str]) -> str:
     zone = quoted(columns["zone"]) if "zone" in columns else database.literal(file.zone)
     estimated = f"try_cast({quoted(columns['estimated'])} as boolean)" if "estimated" in columns else "null::boolean"
     cells = ", ".join(f"left(cast({quoted(column)} as varchar), 40)" for column in columns.values())
-    return (
+    rows = (
         f"select {zone} as zone, {start_at} as start_at, {start_at} + interval {file.period_minutes} minute as end_at,"
         f" {', '.join(values)}, {estimated} as is_estimated, {quoted(_PLACE)} as place,"
         f" concat_ws(', ', {cells}) as cells, {quoted(_NTH)} as nth from grid_file"
+    )
+    return _hourly(rows) if file.format else rows
+
+
+def _hourly(rows: str) -> str:
+    """The query of an export's rows by the hour. The portal also has days, months and years: where no two rows are less
+    than a day apart, each is the mean of its time up to the next one, and the last one is as long as the one before it.
+    Each of its hours gets the mean, as an estimate."""
+    return (
+        f"with held as ({rows}),"
+        " spans as (select distinct start_at, coalesce("
+        "lead(start_at) over (order by start_at), start_at + (start_at - lag(start_at) over (order by start_at))"
+        ") as next_at from (select distinct start_at from held where start_at is not null)),"
+        " least as (select min(next_at - start_at) >= interval 1 day as is_coarse from spans),"
+        " hours as (select start_at, unnest(range(start_at, next_at, interval 1 hour)) as hour_at from spans, least"
+        " where is_coarse)"
+        " select held.* replace (coalesce(hour_at, held.start_at) as start_at,"
+        " coalesce(hour_at + interval 1 hour, end_at) as end_at, is_estimated or hour_at is not null as is_estimated)"
+        " from held left join hours using (start_at)"
     )
 
 

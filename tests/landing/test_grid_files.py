@@ -33,6 +33,32 @@ def test_both_spellings_of_an_export_are_read(held, tmp_path):
     assert held_now == [("ES", MIDNIGHT, 82.99, 114.42, True)]
 
 
+def test_the_mean_of_a_day_is_of_each_of_its_hours(held, tmp_path):
+    days = "".join(f"2026-{at} 00:00:00,Spain,Spain,ES,{g},{g + 100},x,false\n"
+                   for at, g in (("09-30", 301), ("10-01", 320), ("10-02", 303)))  # fmt: skip
+    landed = in_file(held, tmp_path, EXPORT + days, format="electricity_maps")
+    assert landed.detail is None
+    found = held.execute(
+        "select (start_at at time zone 'UTC')::date::varchar, count(*), min(direct_gco2e_per_kwh),"
+        " max(direct_gco2e_per_kwh), min(lifecycle_gco2e_per_kwh), sum(date_diff('minute', start_at, end_at)),"
+        " bool_and(is_estimated) from raw.grid_intensity group by 1 order by 1"
+    ).fetchall()
+    assert found == [
+        ("2026-09-30", 24, 301, 301, 401, 1440, True),
+        ("2026-10-01", 24, 320, 320, 420, 1440, True),
+        ("2026-10-02", 24, 303, 303, 403, 1440, True),
+    ]
+
+
+def test_hours_of_an_export_stay_hours_although_some_are_missing(held, tmp_path):
+    text = EXPORT + "".join(
+        f"2026-10-0{day} {hour:02}:00:00,Spain,Spain,ES,80,110,x,false\n" for day in (1, 3) for hour in (0, 1)
+    )
+    in_file(held, tmp_path, text, format="electricity_maps")
+    found = rows(held, "day(start_at), hour(start_at), date_diff('minute', start_at, end_at), is_estimated")
+    assert found == [(1, 0, 60, False), (1, 1, 60, False), (3, 0, 60, False), (3, 1, 60, False)]
+
+
 def test_a_file_is_checked_as_an_api_is(held, tmp_path):
     text = "at,direct\n2026-10-01 00:00:00,100\n2026-10-01 01:00,-1\n2026-10-01 02:00,x\n2026-10-01 03:00,nan\n"
     landed = in_file(held, tmp_path, text + '2026-10-01 04:00,\nsoon,100\n2026-10-01 02:00:00+02:00,110\n,"\n5,5,5\n')
