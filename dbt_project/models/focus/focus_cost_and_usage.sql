@@ -87,6 +87,7 @@ all_costs as (
 
 ),
 
+-- What another price includes has the one price 0, whatever its own is by the hour.
 sku_days as (
 
     select
@@ -98,10 +99,11 @@ sku_days as (
         is_cash,
         sku_device_type,
         memo_usd is not null as is_included,
-        unit_price,
+        case when memo_usd is null then unit_price end as unit_price,
         {{ money_sum('cost_usd') }} as cost_usd,
         {{ money_sum('case when is_billed then cost_usd else 0 end') }} as billed_usd,
         {{ money_sum('coalesce(memo_usd, cost_usd)') }} as worth_usd,
+        {{ money_sum('case when unit_price <> 0 then memo_usd / unit_price end') }} as included_charges,
         {{ exact_sum('gpu_seconds') }} as gpu_seconds,
         {{ exact_sum('facility_energy_kwh') }} as facility_energy_kwh,
         {{ money_sum('facility_usd') }} as facility_usd,
@@ -114,7 +116,7 @@ sku_days as (
         is_cash,
         sku_device_type,
         memo_usd is not null,
-        unit_price
+        case when memo_usd is null then unit_price end
 
 ),
 
@@ -137,7 +139,11 @@ consumed as (
                     else {{ 'cast(facility_energy_kwh as double)' if part == 'energy' else '0' }}
                 end
                 {%- else -%}
-                case when unit_price <> 0 then cast(worth_usd as double) / unit_price else 0 end
+                case
+                    when is_included then coalesce(cast(included_charges as double), 0)
+                    when unit_price <> 0 then cast(worth_usd as double) / unit_price
+                    else 0
+                end
                 {%- endif %}
             {% endfor -%}
         end as consumed_quantity
