@@ -36,6 +36,9 @@ _GPU = re.compile(
 )
 # What tells in a name that numbers are power.
 _OF_POWER = re.compile(r"power|watt|(?:^|[ _-])(?:pwr|w)(?:$|[ _.-])", re.IGNORECASE)
+_OF_A_LIMIT = re.compile(r"limit|max|min|cap|default|budget", re.IGNORECASE)
+_UNIQUE = ("uuid", "gpu_uuid", "serial", "serial_number")
+_BOARDS = (*_UNIQUE, "index", "gpu_index", "gpu_id", "gpu", "device", "deviceid", "device_id", "card")
 _DMON_TIME = re.compile(r"^\s*(\d{4})[-/]?(\d\d)[-/]?(\d\d)\s+(\d\d:\d\d:\d\d)\s")
 _LONG = {"observed_at", "metric", "labels", "value"}
 CLOCK = "Its times are of a clock in an unknown zone and are taken as UTC: state its time_zone."
@@ -189,7 +192,33 @@ def _roles(
     boards = {found[1]: name for name in held if (found := _GPU.fullmatch(bare(name)[0]))}
     if boards and all(_is_in_watts(name, held[name]) for name in boards.values()):
         return _side_by_side(boards, held, entry)
-    return None
+    return _row_by_row(held, plain, Path(str(entry["path"])))
+
+
+def _row_by_row(
+    held: Mapping[str, Sequence[str]], plain: Mapping[str, str], path: Path
+) -> tuple[Kind, str, dict[str, Any], list[str]] | None:
+    """A row per board with its watts, as rocm-smi and xpu-smi write it: the first column of watts that has numbers."""
+    board = next((plain[name] for name in _BOARDS if name in plain), None)
+    watts = [
+        name
+        for name in held
+        if _OF_POWER.search(name)
+        and not _OF_A_LIMIT.search(name)
+        and (bare(name)[1] or unit_of_cells(held[name])) == "W"
+    ]
+    column = next((name for name in watts if any(cell[:1].isdigit() for cell in held[name])), None)
+    if board is None or column is None:
+        return None
+    node = path.name.partition(".")[0]
+    more = {
+        "labels": {"uuid" if board.strip().lower() in _UNIQUE else "index": board},
+        "values": {"nvml_power_watts": column},
+    }
+    if board.strip().lower() in _UNIQUE:
+        return "power samples", "boards_in_rows", more, []
+    doubt = f"Its boards have no uuid: node {node!r} is the file's name; write the host's."
+    return "power samples", "boards_in_rows", {**more, "constant_labels": {"node": node}}, [doubt]
 
 
 def _side_by_side(

@@ -172,6 +172,19 @@ def moment(hour: int, minute: int = 0, second: float = 0) -> datetime:
         ("at,engine,output_tokens_total\n2026-10-01T08:00:00Z,e,5\n", "token_log", "token samples"),
         ("timestamp,GPU0 [W],GPU1 [W]\n1790841600.1,199.9,256.5\n", "boards_side_by_side", "power samples"),
         ("timestamp,GPU 0,GPU 1\n1790841600.1,199.9 W,256.5 W\n", "boards_side_by_side", "power samples"),
+        # rocm-smi, whose second column of watts has none; xpu-smi; and boards by their uuid.
+        (
+            "timestamp,device,Max Power (W),Current Socket Graphics Package Power (W),Average Graphics Package Power (W)\n"
+            "2026-10-01T08:00:00Z,card0,300,N/A,170.0\n",
+            "boards_in_rows",
+            "power samples",
+        ),
+        (
+            "Timestamp, DeviceId, GPU Utilization (%), GPU Power (W)\n2026-10-01T08:00:00.671,    0, 50.00, 142.99\n",
+            "boards_in_rows",
+            "power samples",
+        ),
+        ("time,uuid,board power\n2026-10-01T08:00:00Z,GPU-a,170 W\n", "boards_in_rows", "power samples"),
         ("# HELP up Is it.\n# TYPE up gauge\nup 1\n", "metrics_page", "metrics page"),
     ],
 )  # fmt: skip
@@ -207,6 +220,7 @@ def test_each_shape_is_known_by_its_content(tmp_path: Path, text: str, format_: 
             "Time,GPU 0,GPU 1\n2026-10-01 08:00:00,61,58\n",
             "has columns GPU 0, GPU 1 without a unit: degrees or percent of boards, or watts? If they are watts, write",
         ),
+        ("time,device,Power Limit (W)\n2026-10-01T08:00:00Z,card0,300\n", "is of no known format; it begins with"),
         ("time,GPU0 [mW]\n2026-10-01T08:00:00Z,5\n", "is of no known format; it begins with 'time,GPU0 [mW]'"),
         ("index, power.draw [W]\n0, 20 W\n", "has no column timestamp: add timestamp to --query-gpu"),
         (":::MLLOG {}\n", "is MLPerf LoadGen's detail log"),
@@ -287,6 +301,12 @@ def test_samples_land(tmp_path: Path, landing: Callable[..., duckdb.DuckDBPyConn
     written(logs, SMI, "gpu.log")
     written(logs, DMON, "n2.txt")
     written(logs, "timestamp,GPU0,GPU1\n1790841600,100,300\n1790841610,200,300\n", "two_power.csv")
+    written(
+        logs,
+        "timestamp,device,Average Graphics Package Power (W),Current Socket Graphics Package Power (W)\n"
+        "2026-10-01T08:00:00Z,card0,170.0,N/A\n2026-10-01T08:00:01Z,card0,180.0,N/A\n",
+        "rocm.csv",
+    )
     written(logs, "node,ts_utc,watts\nn3,2026-10-01T08:00:00Z,1000\nn3,2026-10-01T08:00:10Z,2000\n", "wall.csv")
     written(logs, "at,engine,output_tokens_total\n2026-10-01T08:00:00Z,e,5\n2026-10-01T08:01:00Z,e,65\n", "tok.csv")
     with closing(landing(str(logs))) as raw:
@@ -299,6 +319,7 @@ def test_samples_land(tmp_path: Path, landing: Callable[..., duckdb.DuckDBPyConn
     assert sorted(rows) == [
         ("nvml_power_watts", "GPU-a", [100, 200]),
         ("nvml_power_watts", "n2:0", [100, 200]),
+        ("nvml_power_watts", "rocm:card0", [170, 180]),
         ("nvml_power_watts", "two_power:0", [100, 200]),
         ("nvml_power_watts", "two_power:1", [300, 300]),
         ("output_tokens_total", "e", [5, 65]),
