@@ -75,7 +75,7 @@ class LiteLLMFileCollector(FileCollector):
     ) -> tuple[Iterator[tuple[str, Any]], Callable[[Any], dict[str, Any] | None]]:
         """The lines of a file."""
         _, first = next(lines(path, Rejects()), (0, b"{"))
-        if not first.lstrip(b"\xef\xbb\xbf \t").startswith((b"{", b"[")):
+        if b"startTime" in first and b"{" not in first:  # the header of a CSV
             return csv_rows(path, rejects)[1], lambda row: litellm_request(row, self.askers)
         return numbered_lines(path, rejects), lambda line: litellm_request(json_object(line), self.askers)
 
