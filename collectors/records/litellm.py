@@ -164,7 +164,7 @@ def _present(cursor: Any) -> list[str]:
 def litellm_request(held: Mapping[str, Any], askers: Askers = NO_USERS) -> dict[str, Any] | None:
     """The request of a row of the spend log, or of a StandardLoggingPayload; Reject when it cannot be one, None where
     an answer was only read again."""
-    if held.get("call_type") in READS:
+    if str(held.get("call_type")) in READS:
         return None
     metadata = _metadata(held.get("metadata"))
     started_us = instant_us(held.get("startTime"), "startTime")
@@ -233,7 +233,7 @@ def _usage(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any],
 
 def _plain_columns(held: log_columns.Lines, askers: Askers) -> dict[str, pa.Array]:
     """The columns of `litellm_request`."""
-    if any(one.get("call_type") in READS for one in held):
+    if any(str(one.get("call_type")) in READS for one in held):
         raise log_columns.NotPlain  # not every line is a request
     count = len(held)
     metadata = [_metadata(one.get("metadata")) for one in held]

@@ -99,9 +99,9 @@ def test_a_line_that_broke_off_costs_itself(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "change", "reason"),
     [
-        ("access_log", {"usage": {"prompt_tokens": -1}}, "input tokens: got -1"),
+        ("access_log", {"usage": {"prompt_tokens": -1}}, "prompt_tokens: got -1"),
         ("access_log", {"usage": "many"}, "usage: got a text of 4 characters, expected an object"),
-        ("access_log", {"usage": {"prompt_tokens": 1e30}}, "input tokens: got 1e+30"),
+        ("access_log", {"usage": {"prompt_tokens": 1e30}}, "prompt_tokens: got 1e+30"),
         ("access_log", {"created": None}, "started_at: there is nothing at created"),
         ("access_log", {"created": "soon"}, "started_at: got a text of 4 characters, expected a time"),
         ("access_log", {"created": NOON_NS}, "expected a time of this century"),
@@ -159,7 +159,7 @@ def far(line: dict[str, Any]) -> dict[str, str]:
         ({"first": "NaN"}, "ttft_ms: got 'NaN', expected a number"),
         ({"end": NOON_NS // 10**9 + 2_592_001}, "ended_at: ends 2.592e+06 s after the start, expected at most 2592000"),
         ({"usd": 1e300}, "spend_usd: got 1e+300, expected 0 to 1,000,000 USD"),
-        ({"usage": {"prompt_tokens": 10_000_000_001}}, "input tokens: got 10000000001, expected a count of tokens"),
+        ({"usage": {"prompt_tokens": 10_000_000_001}}, "prompt_tokens: got 10000000001, expected a count of tokens"),
         ({"model": [[[[[[[[7]]]]]]]]}, "model: got a list, expected a text"),
     ],
 )
