@@ -174,7 +174,7 @@ def moment(hour: int, minute: int = 0, second: float = 0) -> datetime:
         ("timestamp,GPU 0,GPU 1\n1790841600.1,199.9 W,256.5 W\n", "boards_side_by_side", "power samples"),
         # rocm-smi, whose second column of watts has none; xpu-smi; and boards by their uuid.
         (
-            "timestamp,device,Max Power (W),Current Socket Graphics Package Power (W),Average Graphics Package Power (W)\n"
+            "timestamp,device,Max Power (W),Current Socket Power (W),Average Graphics Package Power (W)\n"
             "2026-10-01T08:00:00Z,card0,300,N/A,170.0\n",
             "boards_in_rows",
             "power samples",
