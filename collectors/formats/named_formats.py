@@ -42,24 +42,30 @@ class NamedFiles:
     starts_at: datetime | None = None
     step_seconds: float | None = None
 
-    def of_file(self, path: str) -> Iterator[FileMapping]:
+    def of_file(self, path: str) -> Iterator[FileMapping | SourceError]:
         """The mapping of one of the files; of a log that several sessions wrote, one of each part below a header of its
-        own. SourceError where it is of another format, or lacks what only the fleet file can state."""
-        opening = opening_of(path)
+        own. In the place of what is of another format, or lacks what only the fleet file can state, the reason."""
         try:
+            opening = opening_of(path)
             held = found_in(opening, FORMATS[self.format])
-            if held is None:
-                raise SourceError(path, None, unlike(opening, self.format))
-            parts = list(_parts(path, FORMATS[self.format], *held))
         except Unusable as why:
-            raise SourceError(path, None, f"is of the format {self.format} and {why}") from None
-        for part, found in parts:
-            yield self._mapping(path, part, found)
+            yield self._refusal(path, why)
+        except SourceError as refusal:
+            yield refusal
+        else:
+            if held is None:
+                yield SourceError(path, None, unlike(opening, self.format))
+                return
+            for part, found in _parts(path, FORMATS[self.format], *held):
+                yield self._refusal(path, found) if isinstance(found, Unusable) else self._mapping(path, part, found)
 
-    def _mapping(self, path: str, part: Part | None, found: FoundColumns) -> FileMapping:
+    def _refusal(self, path: str, why: Unusable) -> SourceError:
+        return SourceError(path, None, f"is of the format {self.format} and {why}")
+
+    def _mapping(self, path: str, part: Part | None, found: FoundColumns) -> FileMapping | SourceError:
         needs_start = found.basis not in ("moment", "clock")
         if needs_start and self.starts_at is None:
-            raise SourceError(path, None, missing_start(found))
+            return SourceError(path, None, missing_start(found))
         return FileMapping(
             path,
             time=found.time,
@@ -90,22 +96,30 @@ def found_in(opening: Opening, format_of: Format) -> tuple[Opening, FoundColumns
 
 def _parts(
     path: str, format_of: Format, opening: Opening, found: FoundColumns
-) -> Iterator[tuple[Part | None, FoundColumns]]:
-    """The parts of a CSV that are below headers of different columns, each with what the format finds in it. A header
-    that comes again unchanged begins none."""
+) -> Iterator[tuple[Part | None, FoundColumns | Unusable]]:
+    """The parts of a CSV that are below headers of different columns, each with what the format finds in it, or why it
+    cannot be read. A header that comes again unchanged begins none."""
     if found.layout != "csv":
         yield None, found
         return
     start: int | None = None
-    header, held = opening.lines[0].strip(), found
+    header = opening.lines[0].strip()
+    held: FoundColumns | Unusable = found
     for at, below in headers(path, HEADER):
         line = below.lines[0].strip()
         if line == header:
             start = at if start is None else start
-        elif start is not None and (other := format_of(below)) is not None:
+        elif start is not None and (other := _found_or_why(below, format_of)) is not None:
             yield (start, at), held
             start, header, held = at, line, other
     yield ((start, None) if start else None), held
+
+
+def _found_or_why(opening: Opening, format_of: Format) -> FoundColumns | Unusable | None:
+    try:
+        return format_of(opening)
+    except Unusable as why:
+        return why
 
 
 def missing_start(found: FoundColumns) -> str:

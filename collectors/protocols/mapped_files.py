@@ -70,7 +70,7 @@ class FileMapping:
         if self.starts_at and not self.time_unit:
             raise ValueError(f"{self.path}: starts_at needs a time_unit, the unit in which the file counts from there")
 
-    def of_file(self, path: str) -> Iterator[FileMapping]:
+    def of_file(self, path: str) -> Iterator[FileMapping | SourceError]:
         """The mapping of one of its files: the same for all."""
         yield self
 

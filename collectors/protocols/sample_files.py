@@ -52,14 +52,12 @@ class FilesCollector:
         rejects = register.rejects = Rejects(self.bad_rows_ratio)
         for stated in self.files:
             for path in paths_of(stated.path):
-                try:
-                    mappings = list(stated.of_file(path))
-                except SourceError as unlike:
-                    rejects.add(unlike.url, unlike.reason)
-                    unread += 1
-                    refusals.append(unlike)
-                    continue
-                for mapping in mappings:
+                for mapping in stated.of_file(path):
+                    if isinstance(mapping, SourceError):
+                        rejects.add(mapping.url, mapping.reason)
+                        unread += 1
+                        refusals.append(mapping)
+                        continue
                     file = MappedFile(path, mapping, window, families=families, register=register, unknown=unknown)
                     files.append(file)
                     refusal = yield from _samples_of(file, rejects)

@@ -28,6 +28,10 @@ BATCH = {
     "request_id": "response.body.id", "status": "response.status_code", "model": "response.body.model",
     "usage": "response.body.usage",
 }  # fmt: skip
+OPENROUTER = {
+    "request_id": "generation_id", "started_at": "created_at", "duration_ms": "generation_time_ms",
+    "ttft_ms": "time_to_first_token_ms", "model": "model_permaslug", "spend_usd": "cost_total",
+}  # fmt: skip
 GATEWAY = {"started_at": "start_time", "duration_ms": "duration", "status": "response_code"}
 
 
@@ -107,6 +111,10 @@ JSON_SHAPES = (
 CSV_SHAPES = (
     Shape("litellm", "requests", "requests", _names("request_id call_type startTime prompt_tokens completion_tokens"),
           times=("startTime",)),
+    Shape(
+        "openrouter", "requests", "requests", _names("generation_id created_at tokens_prompt tokens_completion"),
+        times=("created_at",), entry={"kind": "access_log", "columns": OPENROUTER},
+    ),
     Shape("azure_trace", "requests", "requests", _names("TIMESTAMP ContextTokens GeneratedTokens"),
           times=("TIMESTAMP",)),
     Shape(

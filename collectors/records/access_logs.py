@@ -27,25 +27,28 @@ from collectors.records.request_records import (
     text,
     usd,
 )
-from collectors.records.usage import usage_tokens
+from collectors.records.usage import FLAT, usage_tokens
 from collectors.rows import Reject, Rejects, is_object
 from collectors.samples import SourceError
-from collectors.text_files import lines
+from collectors.text_files import csv_rows, lines
 
 # The paths in an OpenAI-compatible server's own answers: a file of these is read without any mapping.
 USUAL = {"request_id": "id", "started_at": "created", "model": "model", "usage": "usage"}
 SHOWN_KEYS = 40
 _MISSING = object()
+# Counts of a log that has no usage object, by names of its own: input with what a cache gave, as OpenAI counts.
+_COUNTS = ("input_tokens", "cached_input_tokens", "output_tokens")
 _TEXTS = ("request_id", "status", "model", "engine", "api_base", "team", "tenant", "user")
 Column = Literal[
     "request_id", "started_at", "ended_at", "duration_seconds", "duration_ms", "ttft_seconds", "ttft_ms", "status",
-    "model", "engine", "api_base", "team", "tenant", "user", "key", "usage", "spend_usd",
+    "model", "engine", "api_base", "team", "tenant", "user", "key", "usage", "input_tokens", "cached_input_tokens",
+    "output_tokens", "spend_usd",
 ]  # fmt: skip
 
 
 class AccessLogCollector(FileCollector):
-    """Reads .jsonl files (also .gz). `columns` is where each Column of a request is in a line: a dotted path such as
-    `response.usage`, whose dots may divide objects or be part of a key (`"gen_ai.usage.input_tokens": 5` is at
+    """Reads .jsonl and CSV files (also .gz). `columns` is where each Column of a request is in a line: a dotted path
+    such as `response.usage`, whose dots may divide objects or be part of a key (`"gen_ai.usage.input_tokens": 5` is at
     `gen_ai.usage`). A column that is not mapped has its path in USUAL, if any. `time_unit` is the unit of times
     written as numbers, `time_zone` that of texts without an offset. SourceError where no line has one of the `columns`.
     """
@@ -72,16 +75,21 @@ class AccessLogCollector(FileCollector):
         self._unseen = dict(self._columns)
         self._first_keys: list[str] = []
 
-    def read(
-        self, path: str, rejects: Rejects
-    ) -> tuple[Iterator[tuple[str, bytes]], Callable[[bytes], dict[str, Any]]]:
-        """The lines of a file."""
-        return numbered_lines(path, rejects), self._request
+    def read(self, path: str, rejects: Rejects) -> tuple[Iterator[tuple[str, Any]], Callable[[Any], dict[str, Any]]]:
+        """The lines of a file, or the rows of a CSV."""
+        _, first = next(lines(path, Rejects()), (0, b"{"))
+        if not first.lstrip().startswith((b"{", b"[")) and any(one in first for one in (b",", b";", b"\t")):
+            return csv_rows(path, rejects)[1], self._request_of
+        return numbered_lines(path, rejects), lambda line: self._request_of(json_object(line))
 
     def columns_of(self, rows: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
         """All columns of plain lines at once."""
+        if not isinstance(rows[0], bytes) or self._columns.keys() & {*_COUNTS}:
+            return None
         try:
             held = log_columns.objects(rows)
+            if any(FLAT & one.keys() for one in held):
+                return None
             values = {name: log_columns.at(held, place, rows) for name, place in self._places.items()}
             usages = values.pop("usage", None)
             found = {name: column for name, of in values.items() if (column := log_columns.column(of)) is not None}
@@ -139,8 +147,7 @@ class AccessLogCollector(FileCollector):
             reason = f"no line has {place!r}, which columns states for {name}; the first line has {there}"
             raise SourceError(self.path, None, f"{reason[:500]}. Correct `columns` in the fleet file")
 
-    def _request(self, line: bytes) -> dict[str, Any]:
-        held = json_object(line)
+    def _request_of(self, held: Mapping[str, Any]) -> dict[str, Any]:
         self._first_keys = self._first_keys or list(islice(_paths(held), SHOWN_KEYS))
         places = {name: _at(held, place) for name, place in self._places.items()}
         fields = {name: value for name, value in places.items() if value is not _MISSING}
@@ -169,8 +176,18 @@ class AccessLogCollector(FileCollector):
             "tenant": self.askers.tenant(text(fields.get("tenant"), "tenant"), text(fields.get("user"), "user")),
             "key_hash": key_hash(fields.get("key"), "key"),
             "spend_usd": usd(fields.get("spend_usd"), "spend_usd"),
-            **usage_tokens(fields.get("usage")),
+            **usage_tokens(self._usage(held, fields)),
         }
+
+    def _usage(self, held: Mapping[str, Any], fields: Mapping[str, Any]) -> Any:
+        """The usage object of a row; where the log has none, its counts by their names."""
+        counted = {name: fields[name] for name in _COUNTS if name in fields}
+        if counted:
+            details = {"cached_tokens": counted.pop("cached_input_tokens", None)}
+            return {**counted, "input_tokens_details": details}
+        if "usage" in fields or "usage" in self._columns:
+            return fields.get("usage")
+        return {name: value for name, value in held.items() if name in FLAT and value != ""}
 
 
 def _plain_seconds(found: Mapping[str, pa.Array], name: str) -> pa.Array | None:

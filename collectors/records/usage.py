@@ -148,6 +148,14 @@ DIALECTS = (
         beside=frozenset(PARTS),
     ),
 )
+# Names that a row without a usage object may have itself; `input` and `output` are texts there.
+FLAT = frozenset(
+    name.partition(".")[0]
+    for one in DIALECTS
+    if "input" not in one.input
+    for names in (one.input, one.output, one.read, one.written, one.reasoning, one.total, one.more)
+    for name in names
+)
 # A usage with nothing else says nothing of input or output, and is no mistake.
 _SAYS_LITTLE = frozenset({"total_tokens", "totalTokens", "totalTokenCount", "total", "cost", "unit"})
 

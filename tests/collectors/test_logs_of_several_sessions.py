@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from collectors.formats.named_formats import NamedFiles
+from collectors.protocols.sample_files import FilesCollector
 from collectors.recognition.file_kinds import recognised_file
-from tests.collectors.test_named_formats import EIGHT, joules, landed, packed, watts, written
+from collectors.series import SeriesRegister
+from pipelines.fleet import catalog
+from tests.collectors.test_named_formats import DAY, EIGHT, joules, landed, packed, watts, written
 
 AT = "2026/10/01 08:{:02d}:{:06.3f}"
 
@@ -82,6 +85,19 @@ def test_a_second_header_is_read_anew(tmp_path: Path, how: str) -> None:
     assert labels == '{"uuid":"GPU-a"}'
     # 3,000 J, 50 s from 300 to 200 W, and 2,000 J.
     assert (len(rows), joules(rows)) == (22, 3000 + 50 * 250 + 2000)
+
+
+def test_a_session_that_logged_no_power_costs_itself(tmp_path: Path) -> None:
+    second = "timestamp, uuid, utilization.gpu [%], temperature.gpu\n2026/10/01 08:01:00.000, GPU-a, 50 %, 61\n"
+    register = SeriesRegister("logs", DAY)
+    files = [NamedFiles(written(tmp_path / "gpu.csv", FIRST + second), "nvidia_smi")]
+    batches = list(FilesCollector("logs", files).collect(DAY, catalog.families(), register))
+    # 11 rows of power and of activity; the other session is one line with its reason.
+    assert sum(samples.num_rows for _, samples in batches) == 22
+    (line,) = register.rejects.first
+    assert line.endswith(
+        "gpu.csv: is of the format nvidia_smi and has no column power.draw: add power.draw to --query-gpu"
+    )
 
 
 def test_a_header_that_comes_again_unchanged_is_no_row(tmp_path: Path) -> None:

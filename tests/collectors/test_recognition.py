@@ -69,6 +69,11 @@ SPEND_TABLE = (
     "request_id,call_type,api_key,spend,total_tokens,prompt_tokens,completion_tokens,startTime,endTime,model,status\n"
     "r1,acompletion,hash,0.002,521,121,400,2026-10-01 08:00:00.000,2026-10-01 08:00:05.000,openai/qwen,success\n"
 )
+ACTIVITY = (
+    "generation_id,created_at,cost_total,tokens_prompt,tokens_completion,tokens_reasoning,tokens_cached,model_permaslug,"
+    "generation_time_ms,time_to_first_token_ms\n"
+    "gen-0,2026-10-01 08:00:00.000,0.001,120,400,50,20,acme/llm-7b-20260101,5100,300\n"
+)
 GENAI_PERF = {
     "experiments": [
         {
@@ -163,6 +168,7 @@ def moment(hour: int, minute: int = 0, second: float = 0) -> datetime:
         (json.dumps(OPENAI) + "\n" + json.dumps(OPENAI) + "\n", "openai_answers", "requests"),
         (json.dumps(BATCH) + "\n", "openai_batch", "requests"),
         (SPEND_TABLE, "litellm", "requests"),
+        (ACTIVITY, "openrouter", "requests"),
         (AZURE, "azure_trace", "requests"),
         (CODECARBON, "codecarbon", "run windows"),
         (SACCT, "sacct", "run windows"),
@@ -334,6 +340,7 @@ def test_requests_land(tmp_path: Path, landing: Callable[..., duckdb.DuckDBPyCon
     written(logs / "run", json.dumps(GENAI_PERF), "c")
     written(logs, json.dumps(OPENAI) + "\n", "d")
     written(logs, AZURE, "e")
+    written(logs, ACTIVITY, "g")
     written(logs, json.dumps(BATCH) + "\n" + json.dumps({**BATCH, "custom_id": "b"}) + "\n", "f")
     with closing(landing(str(logs))) as raw:
         found = raw.sql("select source, input_tokens, output_tokens from raw.requests order by source").fetchall()
@@ -344,6 +351,7 @@ def test_requests_land(tmp_path: Path, landing: Callable[..., duckdb.DuckDBPyCon
         ("litellm", 1000, 50),
         ("openai_answers", 9, 4),
         ("openai_batch", 100, 50),  # one answer, whatever asked for it
+        ("openrouter", 120, 400),
     ]
 
 

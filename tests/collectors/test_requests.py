@@ -313,6 +313,30 @@ def test_a_log_counts_by_the_total_of_its_rows(tmp_path: Path, usage: dict[str, 
     assert [(row["input_tokens"], row["output_tokens"]) for row in rows] == [tokens] * 3
 
 
+@pytest.mark.parametrize(
+    ("counts", "columns"),
+    [
+        ({"prompt_tokens": 70, "completion_tokens": 50}, {}),
+        ({"prompt_tokens": "70", "completion_tokens": "50", "total_tokens": "120"}, {}),
+        ({"tokens_in": 70, "tokens_out": 50}, {"input_tokens": "tokens_in", "output_tokens": "tokens_out"}),
+        # What was asked and answered is text, and no count.
+        ({"input": "How much?", "output": "42", "input_tokens": 70, "output_tokens": 50}, {}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_a_log_without_a_usage_object_has_its_counts_by_name(
+    tmp_path: Path, counts: dict[str, Any], columns: dict[Any, str], kind: str
+) -> None:
+    row = {"id": "a", "created": 1_790_856_000, "model": "m", **counts}
+    path = tmp_path / f"log.{kind}"
+    if kind == "csv":
+        path.write_text(",".join(row) + "\n" + ",".join(map(str, row.values())) + "\n", encoding="utf-8")
+    else:
+        jsonl(path, row)
+    rows, rejects = collected(AccessLogCollector("log", str(path), {}, columns))
+    assert [(one["input_tokens"], one["output_tokens"], rejects.rows) for one in rows] == [(70, 50, 0)]
+
+
 def test_a_usage_of_unknown_names_is_refused_with_them(tmp_path: Path) -> None:
     answer = {"id": "a", "created": 1_790_856_000, "model": "m", "usage": {"tokens_in": 70, "tokens_out": 50}}
     with pytest.raises(SourceError, match="usage: got the names tokens_in, tokens_out, expected those of an API that"):
