@@ -10,7 +10,7 @@ from collectors.formats.openings import Opening, opening_of
 from collectors.recognition.named_kinds import metrics_page, named_only
 from collectors.recognition.recognised import RecognisedFile
 from collectors.recognition.record_kinds import records
-from collectors.recognition.sample_kinds import named_samples, parquet, table
+from collectors.recognition.sample_kinds import mapping_of, named_samples, parquet, table
 from collectors.samples import SourceError
 
 
@@ -34,5 +34,6 @@ def _recognised(opening: Opening) -> RecognisedFile:
         return RecognisedFile(opening.path, None, "unknown", reason="is no text")
     kinds = (kind(opening) for kind in (named_samples, records, table, metrics_page, named_only))
     first = next((line.strip() for line in opening.lines if line.strip()), "")[:80]
-    unknown = RecognisedFile(opening.path, None, "unknown", reason=f"is of no known format; it begins with {first!r}")
+    why = f"is of no known format; it begins with {first!r}{mapping_of(opening)}"
+    unknown = RecognisedFile(opening.path, None, "unknown", reason=why)
     return next((found for found in kinds if found is not None), unknown)

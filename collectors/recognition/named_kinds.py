@@ -32,6 +32,12 @@ _NAMED = (
      " which has no tokens; log JSON with usage (docs/sources/access_logs.md)"),
     (r"Avg (?:prompt|generation) throughput", "vllm_log", "is vLLM's own log, whose rates are rounded means; record its"
      " /metrics page with the agent (docs/agent.md)"),
+    (r"<nvidia_smi_log>", "nvidia_smi_xml", "is one reading of `nvidia-smi -x`; log with"
+     " `nvidia-smi --query-gpu=timestamp,uuid,power.draw --format=csv -l 1`"),
+    (r"^(?:\S+\t)*PkgWatt\b", "turbostat", "is turbostat's log of CPU packages; record them with node_exporter"
+     " (docs/sources/node_exporter.md)"),
+    (r"^\s*Instantaneous power reading:", "ipmitool_dcmi", "is one reading of `ipmitool dcmi`; record the BMC with"
+     " ipmi_exporter (docs/sources/ipmi_exporter.md)"),
     (r"^\s*JobID(?:\|| +)[^\n]*\n[- ]*-{3,}", "sacct_screen", "is sacct's table for people; write it with"
      " `sacct --parsable2 --format=JobID,JobName,Start,End,NodeList,ConsumedEnergyRaw`"),
 )  # fmt: skip

@@ -104,6 +104,15 @@ JSON_SHAPES = (
         entry={"kind": "access_log"}, at_top=_names("id created model usage"),
     ),
     Shape(
+        "query_range", "named only", None, _names("status data resultType result"), at_top=_names("status data"),
+        reason="is an answer of Prometheus that was saved: name the server under sources, kind: prometheus, or write"
+        " its samples as CSV with the columns observed_at, metric, labels (JSON) and value",
+    ),
+    Shape(
+        "redfish_power", "named only", None, _names("PowerControl PowerConsumedWatts"), at_top=_names("PowerControl"),
+        reason="is one reading of a BMC: record it with redfish_exporter (docs/sources/redfish_exporter.md)",
+    ),
+    Shape(
         "litellm_prices", "prices", None, _names("input_cost_per_token output_cost_per_token"),
         reason="is a price list: name it under prices.files",
     ),

@@ -143,6 +143,22 @@ def table(opening: Opening) -> RecognisedFile | None:
     return _table(opening.path, held, late, is_whole=opening.is_whole)
 
 
+def mapping_of(opening: Opening) -> str:
+    """How the entry of a CSV with a column of times begins, for whoever knows what its numbers are; else empty."""
+    rows = opening.cells()
+    plain = {bare(name)[0].lower(): name for name in reversed(rows[0])} if rows else {}
+    time = next((plain[name] for name in _TIMES if name in plain), None)
+    body = [row for row in rows[1:] if len(row) == len(rows[0])]
+    numbers = [name for at, name in enumerate(rows[0]) if any(row[at][:1].isdigit() for row in body)] if rows else []
+    value = next((name for name in numbers if name != time), None)
+    if time is None or value is None:
+        return ""
+    return (
+        f". If a column is power or tokens, write under sources, kind: files, {{path: {Path(opening.path).name}, time:"
+        f" {time}, values: {{nvml_power_watts: {value}}}}} (docs/sources/wall_meter.md)"
+    )
+
+
 def _table(
     path: str, held: Mapping[str, Sequence[str]], late: Mapping[str, Sequence[str]], *, is_whole: bool
 ) -> RecognisedFile | None:

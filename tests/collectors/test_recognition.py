@@ -232,6 +232,25 @@ def test_each_shape_is_known_by_its_content(tmp_path: Path, text: str, format_: 
         (":::MLLOG {}\n", "is MLPerf LoadGen's detail log"),
         ("| NVIDIA-SMI 580.1   Driver |\n", "is nvidia-smi's table for people; log with `nvidia-smi --query-gpu"),
         ('[2016-04-15T20:17:00.310Z] "POST /v1 HTTP/2" 204\n', "is Envoy's access log as text, which has no tokens"),
+        (
+            "<?xml version='1.0'?>\n<nvidia_smi_log>\n",
+            "is one reading of `nvidia-smi -x`; log with `nvidia-smi --query-gpu",
+        ),
+        ("Time_Of_Day_Seconds\tCore\tPkgWatt\n1.5\t-\t180\n", "is turbostat's log of CPU packages; record them with"),
+        (
+            "    Instantaneous power reading:   220 Watts\n",
+            "is one reading of `ipmitool dcmi`; record the BMC with ipmi",
+        ),
+        (
+            '{"status": "success", "data": {"resultType": "matrix", "result": []}}',
+            "is an answer of Prometheus that was",
+        ),
+        ('{"PowerControl": [{"PowerConsumedWatts": 812}]}', "is one reading of a BMC: record it with redfish_exporter"),
+        (
+            "time,load\n2026-10-01T08:00:00Z,5\n",
+            "is of no known format; it begins with 'time,load'. If a column is power or tokens, write under sources,"
+            " kind: files, {path: some.log, time: time, values: {nvml_power_watts: load}} (docs/sources/wall_meter.md)",
+        ),
         ("JobID  Start  End\n------ ----- ----\n41  a  b\n", "is sacct's table for people"),
     ],
 )
