@@ -32,6 +32,7 @@ OPENROUTER = {
     "request_id": "generation_id", "started_at": "created_at", "duration_ms": "generation_time_ms",
     "ttft_ms": "time_to_first_token_ms", "model": "model_permaslug", "spend_usd": "cost_total",
 }  # fmt: skip
+_OF_A_CLOCK = ("codecarbon", "sacct", "envoy", "run_windows", "usage_log", "openrouter")
 GATEWAY = {"started_at": "start_time", "duration_ms": "duration", "status": "response_code"}
 
 
@@ -102,6 +103,13 @@ JSON_SHAPES = (
     Shape(
         "openai_answers", "requests", "requests", _names("id created model usage"), times=("created",),
         entry={"kind": "access_log"}, at_top=_names("id created model usage"),
+    ),
+    *(
+        Shape(
+            "usage_log", "requests", "requests", _names(f"model usage {time}"), times=(time,),
+            entry={"kind": "access_log", "columns": {"started_at": time}}, at_top=_names(f"model usage {time}"),
+        )
+        for time in ("started_at", "start_time", "created_at", "timestamp", "time", "ts")
     ),
     Shape(
         "query_range", "named only", None, _names("status data resultType result"), at_top=_names("status data"),
@@ -233,7 +241,7 @@ def _recognised(
         placed = {"node": Path(opening.path).parent.name} if shape.format == "codecarbon" else {}
         entry = {"path": opening.path, **shape.entry, **placed}
     reaches = last if opening.is_whole or opening.ending else None
-    clock = (CLOCK,) if is_stated is False and shape.format in ("codecarbon", "sacct", "envoy", "run_windows") else ()
+    clock = (CLOCK,) if is_stated is False and shape.format in _OF_A_CLOCK else ()
     return RecognisedFile(
         opening.path, shape.format, shape.kind, shape.section, entry, shape.reason, tuple(columns),
         models=tuple(dict.fromkeys(_MODEL.findall(opening.text)))[:20],

@@ -149,8 +149,9 @@ def mapping_of(opening: Opening) -> str:
     plain = {bare(name)[0].lower(): name for name in reversed(rows[0])} if rows else {}
     time = next((plain[name] for name in _TIMES if name in plain), None)
     body = [row for row in rows[1:] if len(row) == len(rows[0])]
-    numbers = [name for at, name in enumerate(rows[0]) if any(row[at][:1].isdigit() for row in body)] if rows else []
-    value = next((name for name in numbers if name != time), None)
+    held = {name: [row[at] for row in body] for at, name in enumerate(rows[0])} if rows else {}
+    numbers = [name for name, cells in held.items() if name != time and any(cell[:1].isdigit() for cell in cells)]
+    value = next((n for n in numbers if (bare(n)[1] or unit_of_cells(held[n]) or "W") in ("W", "kW", "mW")), None)
     if time is None or value is None:
         return ""
     return (

@@ -167,6 +167,11 @@ def moment(hour: int, minute: int = 0, second: float = 0) -> datetime:
         (json.dumps(ENVOY) + "\n", "envoy_ai_gateway", "requests"),
         (json.dumps(OPENAI) + "\n" + json.dumps(OPENAI) + "\n", "openai_answers", "requests"),
         (json.dumps(BATCH) + "\n", "openai_batch", "requests"),
+        (
+            '{"id": "o", "ts": "2026-10-01T08:00:00Z", "model": "m", "usage": {"input": 70, "output": 50}}\n',
+            "usage_log",
+            "requests",
+        ),
         (SPEND_TABLE, "litellm", "requests"),
         (ACTIVITY, "openrouter", "requests"),
         (AZURE, "azure_trace", "requests"),
@@ -360,6 +365,8 @@ def test_requests_land(tmp_path: Path, landing: Callable[..., duckdb.DuckDBPyCon
     written(logs, json.dumps(OPENAI) + "\n", "d")
     written(logs, AZURE, "e")
     written(logs, ACTIVITY, "g")
+    usage = {"input": 70, "input_cached_tokens": 30, "output": 50, "total": 150}
+    written(logs, json.dumps({"id": "o", "ts": "2026-10-01T10:00:00Z", "model": "m", "usage": usage}) + "\n", "h")
     written(logs, json.dumps(BATCH) + "\n" + json.dumps({**BATCH, "custom_id": "b"}) + "\n", "f")
     with closing(landing(str(logs))) as raw:
         found = raw.sql("select source, input_tokens, output_tokens from raw.requests order by source").fetchall()
@@ -371,6 +378,7 @@ def test_requests_land(tmp_path: Path, landing: Callable[..., duckdb.DuckDBPyCon
         ("openai_answers", 9, 4),
         ("openai_batch", 100, 50),  # one answer, whatever asked for it
         ("openrouter", 120, 400),
+        ("usage_log", 100, 50),
     ]
 
 
