@@ -32,6 +32,7 @@ from collectors.records.request_records import (
     tokens,
     usd,
 )
+from collectors.records.usage import READ, REASONING, WRITTEN, token_columns
 from collectors.rows import Reject, Rejects, readable
 from collectors.samples import SourceError, Window
 from collectors.text_files import csv_rows, lines
@@ -42,7 +43,7 @@ COLUMNS = (
     "request_id", "api_key", "spend", "prompt_tokens", "completion_tokens", "startTime", "endTime",
     "completionStartTime", "model", "api_base", "user", "team_id", "end_user", "cache_hit", "metadata",
 )  # fmt: skip
-OPTIONAL = ("status", "call_type")
+OPTIONAL = ("status", "call_type", "total_tokens")
 # Answers that were asked for again, were listed or ended: their rows repeat tokens and spend of the request that made
 # them (BerriAI/litellm#17814).
 READS = frozenset(
@@ -215,10 +216,9 @@ def _tokens(held: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, A
     written = tokens(
         _either(usage, "cache_creation_input_tokens", beside=prompt, as_="cache_creation_tokens"), "cache_write_tokens"
     )
-    if input_count is not None and (read or 0) + (written or 0) > input_count:
-        input_count += (read or 0) + (written or 0)
     reasoning = tokens(completion.get("reasoning_tokens"), "reasoning_tokens")
-    return checked_tokens(input_count, read, written, output, reasoning, basis="reported")
+    parts = {READ: read, WRITTEN: written, REASONING: reasoning}
+    return token_columns(input_count, output, parts, tokens(held.get("total_tokens"), "total_tokens"))
 
 
 def _usage(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -295,6 +295,7 @@ def _plain_columns(held: log_columns.Lines, askers: Askers) -> dict[str, pa.Arra
 def _plain_tokens(held: log_columns.Lines, metadata: list[Mapping[str, Any]]) -> dict[str, pa.Array]:
     """As `_tokens`, of rows whose parts are in their prompt."""
     asked, made = log_columns.counts(held, "prompt_tokens"), log_columns.counts(held, "completion_tokens")
+    log_columns.adds_up(held, asked, made)
     none = pa.scalar(None, pa.int64())
     is_nothing = pc.and_(pc.equal(pc.coalesce(asked, 0), 0), pc.equal(pc.coalesce(made, 0), 0))
     usages, prompts, completions = (list(side) for side in zip(*map(_usage, metadata), strict=True))

@@ -178,8 +178,13 @@ def chat_tokens(usages: list[Any]) -> dict[str, pa.Array]:
     if any(one.get("prompt_tokens") is None for one, given in zip(held, usages, strict=True) if given is not None):
         raise NotPlain("a usage is not a chat's")
     asked, made = counts(held, "prompt_tokens"), counts(held, "completion_tokens")
-    _plain(pc.equal(counts(held, "total_tokens"), pc.add(asked, made)), "a total is not the sum of both")
+    adds_up(held, asked, made)
     return checked(asked, made, *parts(held))
+
+
+def adds_up(held: Lines, asked: pa.Array, made: pa.Array) -> None:
+    """Of lines whose total is another than input and output, its reader decides what is within what."""
+    _plain(pc.equal(counts(held, "total_tokens"), pc.add(asked, made)), "a total is not the sum of both")
 
 
 def parts(held: Lines) -> tuple[pa.Array, pa.Array, pa.Array]:

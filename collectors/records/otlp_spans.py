@@ -25,9 +25,10 @@ from collectors.protocols.otlp import (
     parts_of_document,
 )
 from collectors.records import askers as who
+from collectors.records import usage
 from collectors.records.access_logs import is_ok, json_object, numbered_lines
 from collectors.records.askers import NO_USERS, Askers
-from collectors.records.request_records import FileCollector, between, checked_tokens, instant_us, seconds, text, tokens
+from collectors.records.request_records import FileCollector, between, instant_us, seconds, text, tokens
 from collectors.rows import Reject, Rejects
 
 
@@ -96,15 +97,13 @@ class OtlpSpanCollector(FileCollector):
 
 def _tokens(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """By the conventions input includes what was read from and written to a cache; Anthropic's own count does not."""
-    read, written = tokens(_first(attributes, CACHED), "cached"), tokens(_first(attributes, CACHE_WRITTEN), "written")
-    input_count = tokens(_first(attributes, INPUT), INPUT[0])
-    if input_count is not None and (read or 0) + (written or 0) > input_count:
-        input_count += (read or 0) + (written or 0)
-    output, reasoning = (
-        tokens(_first(attributes, OUTPUT), OUTPUT[0]),
-        tokens(_first(attributes, REASONING), REASONING[0]),
-    )
-    return checked_tokens(input_count, read, written, output, reasoning, basis="reported")
+    parts = {
+        usage.READ: tokens(_first(attributes, CACHED), "cached"),
+        usage.WRITTEN: tokens(_first(attributes, CACHE_WRITTEN), "written"),
+        usage.REASONING: tokens(_first(attributes, REASONING), REASONING[0]),
+    }
+    asked, made = tokens(_first(attributes, INPUT), INPUT[0]), tokens(_first(attributes, OUTPUT), OUTPUT[0])
+    return usage.token_columns(asked, made, parts, None)
 
 
 def _first(held: Mapping[str, Any], names: Sequence[str]) -> Any:

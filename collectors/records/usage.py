@@ -184,12 +184,27 @@ def usage_tokens(usage: Any) -> dict[str, Any]:
     if input_count is not None:
         input_count += sum(_count(usage, (name,)) or 0 for name in dialect.more)
     parts = {part: _count(usage, getattr(dialect, part)) for part in PARTS}
-    beside = _beside(dialect, input_count, output, parts, _count(usage, dialect.total))
-    if input_count is not None:
-        input_count += sum(parts[part] or 0 for part in beside if part != REASONING)
-    if output is not None and REASONING in beside:
-        output += parts[REASONING] or 0
-    return checked_tokens(input_count, parts[READ], parts[WRITTEN], output, parts[REASONING], basis="reported")
+    return token_columns(input_count, output, parts, _count(usage, dialect.total), dialect.beside)
+
+
+def token_columns(
+    asked: int | None,
+    made: int | None,
+    parts: Mapping[str, int | None],
+    total: int | None,
+    documented: frozenset[str] | None = None,
+) -> dict[str, Any]:
+    """The token columns of counts whose `parts` are within them or, as `documented`, beside; where nothing is, cached
+    parts that exceed the input are beside it."""
+    if documented is None:
+        cached = (parts[READ] or 0) + (parts[WRITTEN] or 0)
+        documented = frozenset({READ, WRITTEN}) if asked is not None and cached > asked else frozenset()
+    beside = _beside(documented, asked, made, parts, total)
+    if asked is not None:
+        asked += sum(parts[part] or 0 for part in beside if part != REASONING)
+    if made is not None and REASONING in beside:
+        made += parts[REASONING] or 0
+    return checked_tokens(asked, parts[READ], parts[WRITTEN], made, parts[REASONING], basis="reported")
 
 
 def _fits(dialect: Dialect, usage: Mapping[str, Any]) -> bool:
@@ -208,11 +223,15 @@ def _count(usage: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
 
 
 def _beside(
-    dialect: Dialect, asked: int | None, made: int | None, parts: Mapping[str, int | None], total: int | None
+    documented: frozenset[str],
+    asked: int | None,
+    made: int | None,
+    parts: Mapping[str, int | None],
+    total: int | None,
 ) -> frozenset[str]:
     """The parts that are beside their whole."""
     if total is None or asked is None or made is None:
-        return dialect.beside
+        return documented
     fitting = [
         beside
         for beside in _readings(parts)
@@ -220,8 +239,8 @@ def _beside(
         and sum(parts[part] or 0 for part in (READ, WRITTEN) if part not in beside) <= asked
         and (REASONING in beside or (parts[REASONING] or 0) <= made)
     ]
-    documented = frozenset(part for part in dialect.beside if parts[part])
-    return fitting[0] if len(fitting) == 1 and documented not in fitting else dialect.beside
+    counted = frozenset(part for part in documented if parts[part])
+    return fitting[0] if len(fitting) == 1 and counted not in fitting else documented
 
 
 def _readings(parts: Mapping[str, int | None]) -> Iterator[frozenset[str]]:

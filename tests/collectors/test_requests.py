@@ -452,6 +452,13 @@ def test_a_row_of_litellms_spend_log(tmp_path: Path) -> None:
     assert litellm_rows(tmp_path, SPEND_LOG, as_text) == [REQUEST, REQUEST]
 
 
+def test_litellms_own_total_tells_of_reasoning_beside_the_completion(tmp_path: Path) -> None:
+    usage = {"usage_object": {"completion_tokens_details": {"reasoning_tokens": 300}}}
+    grok = {**SPEND_LOG, "prompt_tokens": 1000, "completion_tokens": 400, "total_tokens": 1700, "metadata": usage}
+    found = litellm_rows(tmp_path, grok, {**grok, "completion_tokens": 700}, {**grok, "total_tokens": 1400})
+    assert [(row["input_tokens"], row["output_tokens"]) for row in found] == [(1000, 700), (1000, 700), (1000, 400)]
+
+
 def test_an_answer_that_is_read_again_is_no_request_of_litellm(tmp_path: Path) -> None:
     read = {**SPEND_LOG, "request_id": "again", "call_type": "aget_responses"}
     made = {**SPEND_LOG, "call_type": "aresponses"}
