@@ -34,7 +34,7 @@ _TOKENS = ("input_tokens_total", "output_tokens_total")
 _GPU = re.compile(
     r"(?:gpu|board|card|device)[ _-]?(\d+)(?:[ _-]?(?:power|watts|w|power_w|power_watts))?", re.IGNORECASE
 )
-# What tells in a name that numbers are power.
+# What shows in a name that numbers are power.
 _OF_POWER = re.compile(r"power|watt|(?:^|[ _-])(?:pwr|w)(?:$|[ _.-])", re.IGNORECASE)
 _OF_A_LIMIT = re.compile(r"limit|max|min|cap|default|budget", re.IGNORECASE)
 _UNIQUE = ("uuid", "gpu_uuid", "serial", "serial_number")
@@ -242,7 +242,7 @@ def _side_by_side(
     boards: Mapping[str, str], held: Mapping[str, Sequence[str]], entry: Mapping[str, Any]
 ) -> tuple[Kind, str, dict[str, Any], list[str]]:
     """A column per board: the entry is of the first one; `recognised.fleet_parts` writes one for each (`columns`).
-    Unusable where neither the columns nor the file's name tell that the numbers are watts."""
+    Unusable where neither the columns nor the file's name shows that the numbers are watts."""
     path = Path(str(entry["path"]))
     node = path.name.partition(".")[0]
     more = {"boards": dict(boards), "constant_labels": {"node": node}}

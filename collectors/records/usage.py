@@ -23,7 +23,7 @@ PARTS = (READ, WRITTEN, REASONING)
 @dataclass(frozen=True)
 class Dialect:
     """Where a usage object has its counts: names, with a dot for what an object below holds, the best first. `beside`
-    are the parts that the API counts beside their whole. `needs` are names of which one tells it from others."""
+    are the parts that the API counts beside their whole. `needs` are names of which one is in no other."""
 
     input: tuple[str, ...]
     output: tuple[str, ...]
@@ -52,7 +52,7 @@ def _details(of: str, names: str) -> tuple[str, ...]:
 # The order counts: the first whose input or output an object has, and one of whose `needs`.
 DIALECTS = (
     # OpenAI's chat, vLLM, SGLang, LiteLLM, DeepSeek (platform.openai.com/docs/api-reference/chat/object). xAI has these
-    # names too and counts reasoning beside completion_tokens (docs.x.ai, consumption and rate limits): its total tells.
+    # names too and counts reasoning beside completion_tokens (docs.x.ai, consumption and rate limits): its total shows.
     Dialect(
         _names("prompt_tokens"),
         _names("completion_tokens"),
@@ -110,7 +110,7 @@ DIALECTS = (
         needs=_names("cachedInputTokens reasoningTokens inputTokenDetails outputTokenDetails"),
     ),
     # Bedrock's Converse: reads and writes are beside inputTokens (docs.aws.amazon.com, TokenUsage); of its streams some
-    # count writes within, and their total tells.
+    # count writes within, and their total shows it.
     Dialect(
         _names("inputTokens"),
         _names("outputTokens"),
@@ -156,8 +156,8 @@ FLAT = frozenset(
     for names in (one.input, one.output, one.read, one.written, one.reasoning, one.total, one.more)
     for name in names
 )
-# A usage with nothing else says nothing of input or output, and is no mistake.
-_SAYS_LITTLE = frozenset({"total_tokens", "totalTokens", "totalTokenCount", "total", "cost", "unit"})
+# A usage with nothing else has neither input nor output, and is no mistake.
+_OF_ALL = frozenset({"total_tokens", "totalTokens", "totalTokenCount", "total", "cost", "unit"})
 
 
 def usage_tokens(usage: Any) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def usage_tokens(usage: Any) -> dict[str, Any]:
         raise Reject(f"usage: got {quoted(usage)}, expected an object")
     dialect = next((one for one in DIALECTS if _fits(one, usage)), None)
     if dialect is None:
-        named = [name for name, value in usage.items() if value is not None and name not in _SAYS_LITTLE]
+        named = [name for name, value in usage.items() if value is not None and name not in _OF_ALL]
         if named:
             raise Reject(
                 f"usage: got the names {', '.join(map(str, named[:8]))}, expected those of an API that"

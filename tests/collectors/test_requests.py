@@ -93,7 +93,7 @@ def noon(seconds: float = 0) -> datetime:
             },
             (1000, 900, 40, 50, None),
         ),
-        # xAI: the total says that reasoning is beside the completion; OpenAI's says that it is within.
+        # xAI: the total shows that reasoning is beside the completion; OpenAI's shows that it is within.
         (
             {
                 "prompt_tokens": 1000,
@@ -121,7 +121,7 @@ def noon(seconds: float = 0) -> datetime:
             {"input_tokens": 1000, "cache_read_input_tokens": 900, "output_tokens": 50, "total_tokens": 1950},
             (1900, 900, None, 50, None),
         ),
-        # A total that is too small tells nothing.
+        # A total that is too small shows nothing.
         (
             {
                 "prompt_tokens": 1000,
@@ -131,7 +131,7 @@ def noon(seconds: float = 0) -> datetime:
             },
             (1000, 900, None, 50, None),
         ),
-        # Read and reasoned alike: the total is of one of them, and does not tell of which.
+        # Read and reasoned alike: the total is of one of them, and does not show of which.
         (
             {
                 "prompt_tokens": 1000,
@@ -188,7 +188,7 @@ def noon(seconds: float = 0) -> datetime:
         ({"input": 100, "input_cached_tokens": 30, "output": 50, "total": 150}, (100, 30, None, 50, None)),
         ({"tokens_prompt": 120, "tokens_completion": 400, "tokens_reasoning": 50}, (120, None, None, 400, 50)),
         ({"prompt_eval_count": 26, "eval_count": 259}, (26, None, None, 259, None)),
-        # An embedding writes nothing; a count of all alone does not say of what.
+        # An embedding writes nothing; a count of all alone does not show of what.
         ({"prompt_tokens": 8, "total_tokens": 8}, (8, None, None, None, None)),
         ({"total_tokens": 150}, (None, None, None, None, None)),
         (None, (None, None, None, None, None)),

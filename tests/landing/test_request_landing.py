@@ -150,7 +150,7 @@ def test_rejected_rows_are_reported(tmp_path: Path, held: duckdb.DuckDBPyConnect
     (detail,) = held.execute("select detail from raw.landings").fetchall()[0]
     log = f"{tmp_path}/log.jsonl"
     assert detail == (
-        f"2 of 4 rows rejected: {log}:2: input tokens: got -1, expected a count of tokens, at most 10,000,000,000;"
+        f"2 of 4 rows rejected: {log}:2: prompt_tokens: got -1, expected a count of tokens, at most 10,000,000,000;"
         f" {log}:3: started_at: there is nothing at created"
     )
 
@@ -327,7 +327,7 @@ def test_a_rejected_row_is_a_warning_of_the_run_and_a_source_says_how_many_may_b
         run = dg.materialize([requests], instance=instance, partition_key="2026-10-01")
     assert run.success
     checks = {one.check_name: (one.severity.name, one.description) for one in run.get_asset_check_evaluations()}
-    reason = f"{tmp_path}/log.jsonl:4: input tokens: got -1, expected a count of tokens, at most 10,000,000,000"
+    reason = f"{tmp_path}/log.jsonl:4: prompt_tokens: got -1, expected a count of tokens, at most 10,000,000,000"
     assert checks == {
         "requests_log_answers": ("WARN", f"2026-10-01 landed: 1 of 4 rows rejected: {reason}"),
         "requests_strict_answers": (
