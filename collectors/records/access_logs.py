@@ -27,7 +27,7 @@ from collectors.records.request_records import (
     text,
     usd,
 )
-from collectors.records.usage import FLAT, usage_tokens
+from collectors.records.usage import FLAT, WHOLES, usage_tokens
 from collectors.rows import Reject, Rejects, is_object
 from collectors.samples import SourceError
 from collectors.text_files import csv_rows, lines
@@ -88,7 +88,7 @@ class AccessLogCollector(FileCollector):
             return None
         try:
             held = log_columns.objects(rows)
-            if any(FLAT & one.keys() for one in held):
+            if any(WHOLES & one.keys() for one in held):
                 return None
             values = {name: log_columns.at(held, place, rows) for name, place in self._places.items()}
             usages = values.pop("usage", None)
@@ -187,7 +187,7 @@ class AccessLogCollector(FileCollector):
             return {**counted, "input_tokens_details": details}
         if "usage" in fields or "usage" in self._columns:
             return fields.get("usage")
-        return {name: value for name, value in held.items() if name in FLAT and value != ""}
+        return {name: held[name] for name in FLAT & held.keys() if held[name] != ""} if WHOLES & held.keys() else None
 
 
 def _plain_seconds(found: Mapping[str, pa.Array], name: str) -> pa.Array | None:

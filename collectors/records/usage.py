@@ -148,14 +148,15 @@ DIALECTS = (
         beside=frozenset(PARTS),
     ),
 )
-# Names that a row without a usage object may have itself; `input` and `output` are texts there.
-FLAT = frozenset(
+# Names that a row without a usage object may have itself, one of WHOLES at least; `input` and `output` are texts there.
+_FLAT = [one for one in DIALECTS if "input" not in one.input]
+WHOLES = frozenset(name for one in _FLAT for name in (*one.input, *one.output))
+FLAT = WHOLES | {
     name.partition(".")[0]
-    for one in DIALECTS
-    if "input" not in one.input
-    for names in (one.input, one.output, one.read, one.written, one.reasoning, one.total, one.more)
+    for one in _FLAT
+    for names in (one.read, one.written, one.reasoning, one.total, one.more)
     for name in names
-)
+}
 # A usage with nothing else has neither input nor output, and is no mistake.
 _OF_ALL = frozenset({"total_tokens", "totalTokens", "totalTokenCount", "total", "cost", "unit"})
 

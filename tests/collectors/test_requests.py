@@ -337,6 +337,13 @@ def test_a_log_without_a_usage_object_has_its_counts_by_name(
     assert [(one["input_tokens"], one["output_tokens"], rejects.rows) for one in rows] == [(70, 50, 0)]
 
 
+def test_a_log_without_counts_has_requests_all_the_same(tmp_path: Path) -> None:
+    row = {"id": "a", "created": 1_790_856_000, "model": "m", "reasoning": "high", "input": "How much?", "output": "42"}
+    rows, rejects = collected(AccessLogCollector("log", jsonl(tmp_path / "log.jsonl", row), {}))
+    assert ([row["request_id"] for row in rows], rejects.rows) == (["a"], 0)
+    assert "output_tokens" not in rows[0]
+
+
 def test_a_usage_of_unknown_names_is_refused_with_them(tmp_path: Path) -> None:
     answer = {"id": "a", "created": 1_790_856_000, "model": "m", "usage": {"tokens_in": 70, "tokens_out": 50}}
     with pytest.raises(SourceError, match="usage: got the names tokens_in, tokens_out, expected those of an API that"):
