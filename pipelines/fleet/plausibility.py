@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import difflib
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -32,6 +32,8 @@ SIMILAR = 0.5
 OF_SOURCES = re.compile(r"^sources\[[^\]]*\]\.(url|auth|clock|path|files|interval_seconds|limits\.\w+)$")
 # Keys that only telemetry can check: `unmatched_entries` finds them.
 OF_TELEMETRY = re.compile(r"^teams\[|\.(name|engine|node|device_uuid|device_type|(aliases|pods|targets)\[.*\])$")
+# Keys of exports, whose figures only landing has: `odd_imported_rates`.
+OF_EXPORTS = re.compile(r"^focus_exports\[\d+\]\.skus$")
 # What a part of a list is called in a message: the first of these keys that it has.
 _LABELS = ("name", "window_id", "commitment", "contract", "budget")
 
@@ -112,7 +114,7 @@ def doubts(fleet: Fleet) -> list[Finding]:
     unused = [
         unused_acceptance(n, key)
         for n, key in enumerate(fleet.accepted)
-        if not (OF_TELEMETRY.search(key) or OF_SOURCES.search(key)) and key not in keys
+        if not any(pattern.search(key) for pattern in (OF_TELEMETRY, OF_SOURCES, OF_EXPORTS)) and key not in keys
     ]
     return [*(one for one in found if one.key not in fleet.accepted), *unused]
 
@@ -211,6 +213,21 @@ def usual_rate(device_type: str) -> Plausible:
         "cost_rates[].usd_per_gpu_hour", known / RATE_FACTOR if known else 0.0, high, "USD per GPU-hour",
         f"{of}; USD, not cents",
     )  # fmt: skip
+
+
+def odd_imported_rates(fleet: Fleet, number: int, rates: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Rates of an export (rows of fleet.cost_rates) that are far from what their device type usually costs."""
+    key = f"focus_exports[{number}].skus"
+    for rate in rates:
+        usual, hourly = usual_rate(rate["device_type"]), rate["usd_per_gpu_hour"]
+        if hourly > 0 and not usual.low <= hourly <= usual.high and key not in fleet.accepted:
+            between = f"{_number(usual.low)} to {_number(usual.high)} {usual.unit} ({usual.hint})"
+            yield Finding(
+                key,
+                f"{_number(hourly)} for {rate['device_type']} by {rate['source']}",
+                f"{between}: is a SKU of another device, of more `gpus`, or its unit another one? If it is right:"
+                f' accepted: ["{key}"]',
+            )
 
 
 def _odd_rates(fleet: Fleet) -> Iterator[Finding]:

@@ -31,7 +31,7 @@ def bills_asset(fleet: Fleet) -> dg.AssetsDefinition:
             dg.AssetCheckSpec(
                 BILL_CHECK,
                 asset=key,
-                description="Every file of bills was read, and every row of it is a bill.",
+                description="Every file of bills was read, every row of it is a bill, and no rate of an export is odd.",
                 metadata={"remedy": FAILED_FILE},
             )
         ],

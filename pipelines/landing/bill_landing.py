@@ -16,6 +16,7 @@ from collectors.rows import Rejects
 from collectors.samples import SourceError
 from collectors.text_files import paths_of
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.fleet.plausibility import odd_imported_rates
 from pipelines.warehouse.raw_tables import columns_of
 
 logger = logging.getLogger(__name__)
@@ -23,8 +24,8 @@ logger = logging.getLogger(__name__)
 
 def write_bills(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> tuple[int, str | None]:
     """Replace raw.bills by the fleet's inline bills, files and FOCUS exports; returns rows, and which rows of the files
-    were refused. SourceError names a file that cannot be read, or an export of what is billed already; the table is
-    then as it was."""
+    were refused and which rates of an export are odd. SourceError names a file that cannot be read, or an export of
+    what is billed already; the table is then as it was."""
     sites = [site.name for site in fleet.sites]
     rows = [bill.row("fleet file") for bill in fleet.bills.inline]
     rejected = []
@@ -40,6 +41,7 @@ def write_bills(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> tuple[in
         _check_once(export.path, rows, exported)
         rows += exported
         rejected += [figures.rejected] if figures.rejected else []
+        rejected += [str(odd) for odd in odd_imported_rates(fleet, n, figures.rates())]
         if str(figures):
             logger.info("%s", figures)
     columns = columns_of("raw", "bills")

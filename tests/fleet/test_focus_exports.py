@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from collectors.samples import SourceError
+from pipelines.fleet import plausibility
 from pipelines.fleet.fleet_file import Fleet, FleetError, load_fleet
 from pipelines.landing import bill_landing, fleet_landing
 from pipelines.warehouse import database
@@ -186,6 +187,33 @@ def test_gpu_hours_another_currency_and_a_month_in_progress(tmp_path: Path, expo
         assert connection.execute(
             "select gpus, usd_per_gpu_hour, valid_from, valid_to from fleet.commitments"
         ).fetchall() == [(2, 1.1, date(2026, 10, 11), date(2026, 10, 21))]
+
+
+@pytest.mark.parametrize(
+    ("usd", "more", "line"),
+    [
+        # 240,000 USD for 100 hours of eight GPUs are 300 each; an H100 costs 1.30 in the seed, and 26 is 20 times it.
+        (
+            240_000,
+            "",
+            "focus_exports[0].skus: got 300 for h100-sxm5-80gb by FOCUS export 2026-10, expected 0.065 to 26 USD",
+        ),
+        (240_000, 'accepted: ["focus_exports[0].skus"]\n', None),
+        (2_400, "", None),
+    ],
+    ids=["odd", "accepted", "usual"],
+)
+def test_an_imported_rate_beyond_reason_is_named(
+    tmp_path: Path, export: Path, usd: int, more: str, line: str | None
+) -> None:
+    row = {"BilledCost": "1", "EffectiveCost": str(usd), "PricingQuantity": "100"}
+    (export / "a.csv").write_text(csv_of([row]))
+    fleet = fleet_of(tmp_path, ENTRY, more)
+    with closing(duckdb.connect()) as connection:
+        create_tables(connection)
+        _, found = bill_landing.write_bills(connection, fleet)
+    assert (found or "").startswith(line or "") and (found is None) == (line is None)
+    assert [str(one) for one in plausibility.doubts(fleet) if "accepted" in one.key] == []
 
 
 @pytest.mark.parametrize(
