@@ -21,10 +21,12 @@ _JUMP, _FEWEST_TICKS, _ALIKE, _SHORT = 3, 4, 0.5, 0.5
 # The last moment of a batch is held back for the next one, up to so many rows.
 HELD_ROWS = 1 << 16
 # Columns that name a board, or what else a row is of, as logs write them; the best first.
-IDENTITIES = (
-    "uuid", "gpu_uuid", "serial", "serial_number", "index", "gpu_index", "gpu_id", "gpu", "minor_number", "device",
-    "card", "pci.bus_id", "gpu_bus_id", "engine", "pod", "node", "hostname", "host", "instance", "name",
+UNIQUE = ("uuid", "gpu_uuid", "serial", "serial_number")
+BOARDS = (
+    *UNIQUE, "index", "gpu_index", "gpu_id", "gpu", "minor_number", "device", "device_id", "deviceid", "card",
+    "pci.bus_id", "gpu_bus_id",
 )  # fmt: skip
+IDENTITIES = (*BOARDS, "engine", "pod", "node", "hostname", "host", "instance", "name")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from collectors.formats.found_columns import MADE_TIME, FoundColumns, Unusable, 
 from collectors.formats.monitors import JSON_TIME
 from collectors.formats.named_formats import FORMATS, found_in, missing_start
 from collectors.formats.openings import Opening
-from collectors.protocols.rows_of_a_moment import least_gap_us
+from collectors.protocols.rows_of_a_moment import BOARDS, UNIQUE, least_gap_us
 from collectors.recognition.recognised import Kind, RecognisedFile
 from collectors.recognition.spans import moments, usual_step_seconds
 from collectors.samples import SourceError, microseconds
@@ -37,8 +37,6 @@ _GPU = re.compile(
 # What shows in a name that numbers are power.
 _OF_POWER = re.compile(r"power|watt|(?:^|[ _-])(?:pwr|w)(?:$|[ _.-])", re.IGNORECASE)
 _OF_A_LIMIT = re.compile(r"limit|max|min|cap|default|budget", re.IGNORECASE)
-_UNIQUE = ("uuid", "gpu_uuid", "serial", "serial_number")
-_BOARDS = (*_UNIQUE, "index", "gpu_index", "gpu_id", "gpu", "device", "deviceid", "device_id", "card")
 _DMON_TIME = re.compile(r"^\s*(\d{4})[-/]?(\d\d)[-/]?(\d\d)\s+(\d\d:\d\d:\d\d)\s")
 _LONG = {"observed_at", "metric", "labels", "value"}
 CLOCK = "Its times are of a clock in an unknown zone and are taken as UTC: state its time_zone."
@@ -216,7 +214,7 @@ def _row_by_row(
     held: Mapping[str, Sequence[str]], plain: Mapping[str, str], path: Path
 ) -> tuple[Kind, str, dict[str, Any], list[str]] | None:
     """A row per board with its watts, as rocm-smi and xpu-smi write it: the first column of watts that has numbers."""
-    board = next((plain[name] for name in _BOARDS if name in plain), None)
+    board = next((plain[name] for name in BOARDS if name in plain), None)
     watts = [
         name
         for name in held
@@ -229,10 +227,10 @@ def _row_by_row(
         return None
     node = path.name.partition(".")[0]
     more = {
-        "labels": {"uuid" if board.strip().lower() in _UNIQUE else "index": board},
+        "labels": {"uuid" if board.strip().lower() in UNIQUE else "index": board},
         "values": {"nvml_power_watts": column},
     }
-    if board.strip().lower() in _UNIQUE:
+    if board.strip().lower() in UNIQUE:
         return "power samples", "boards_in_rows", more, []
     doubt = f"Its boards have no uuid: node {node!r} is the file's name; write the host's."
     return "power samples", "boards_in_rows", {**more, "constant_labels": {"node": node}}, [doubt]

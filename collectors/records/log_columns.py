@@ -17,14 +17,13 @@ import pyarrow.compute as pc
 
 from collectors.records.askers import Askers
 from collectors.records.request_records import MOST_SECONDS, MOST_TOKENS, MOST_USD, PER_SECOND, TEXT_CHARACTERS
+from collectors.records.usage import CACHE_READ, CACHE_WRITTEN
 from collectors.samples import END_US, FIRST_US
 
 TIME = pa.timestamp("us", "UTC")
 _NONE = type(None)
 # Whole numbers and fractions are numbers both; of one column only one of them is plain.
 _TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64()}
-_READ = ("cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens")
-_WRITTEN = ("cache_creation_tokens", "cache_creation_input_tokens", "cache_write_tokens")
 
 Lines = list[dict[str, Any]]
 
@@ -192,7 +191,8 @@ def parts(held: Lines) -> tuple[pa.Array, pa.Array, pa.Array]:
     reasoning."""
     details = [_details(one.get("prompt_tokens_details")) for one in held]
     read, written = (
-        pc.coalesce(*(counts(of, name) for of in (details, held) for name in names)) for names in (_READ, _WRITTEN)
+        pc.coalesce(*(counts(of, name) for of in (details, held) for name in names))
+        for names in (CACHE_READ, CACHE_WRITTEN)
     )
     out = [_details(one.get("completion_tokens_details")) for one in held]
     return read, written, counts(out, "reasoning_tokens")

@@ -41,12 +41,12 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-_CACHE_READ = "cached_tokens cache_read_input_tokens prompt_cache_hit_tokens"
-_CACHE_WRITTEN = "cache_creation_tokens cache_creation_input_tokens cache_write_tokens"
+CACHE_READ = _names("cached_tokens cache_read_input_tokens prompt_cache_hit_tokens")
+CACHE_WRITTEN = _names("cache_creation_tokens cache_creation_input_tokens cache_write_tokens")
 
 
-def _details(of: str, names: str) -> tuple[str, ...]:
-    return tuple(f"{of}.{name}" for name in names.split()) + _names(names)
+def _details(of: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{of}.{name}" for name in names) + names
 
 
 # The order counts: the first whose input or output an object has, and one of whose `needs`.
@@ -56,16 +56,16 @@ DIALECTS = (
     Dialect(
         _names("prompt_tokens"),
         _names("completion_tokens"),
-        _details("prompt_tokens_details", _CACHE_READ),
-        _details("prompt_tokens_details", _CACHE_WRITTEN),
+        _details("prompt_tokens_details", CACHE_READ),
+        _details("prompt_tokens_details", CACHE_WRITTEN),
         _names("completion_tokens_details.reasoning_tokens"),
     ),
     # OpenAI's responses (platform.openai.com/docs/api-reference/responses/object).
     Dialect(
         _names("input_tokens"),
         _names("output_tokens"),
-        _details("input_tokens_details", _CACHE_READ),
-        _details("input_tokens_details", _CACHE_WRITTEN),
+        _details("input_tokens_details", CACHE_READ),
+        _details("input_tokens_details", CACHE_WRITTEN),
         _names("output_tokens_details.reasoning_tokens"),
         needs=_names("input_tokens_details"),
     ),
@@ -82,8 +82,8 @@ DIALECTS = (
     Dialect(
         _names("input_tokens"),
         _names("output_tokens"),
-        _names(_CACHE_READ),
-        _names(_CACHE_WRITTEN),
+        CACHE_READ,
+        CACHE_WRITTEN,
         _names("output_tokens_details.reasoning_tokens"),
         beside=frozenset({READ, WRITTEN}),
     ),
