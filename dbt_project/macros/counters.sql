@@ -183,6 +183,37 @@ counter_readings as (
 )
 {% endmacro %}
 
+{# Of steps (start_us, end_us) of a counter, for is_impossible_rise: what those that end within the last minute of each
+   rose by, in minute_us, and moved_us, when the counter moved before it. A date has minutes of its own, so that any order
+   of booking gives the same. What no minute could hold is left out. #}
+{% macro late_rise_columns(risen, limit_watts) -%}
+    {%- set steps_of_date = 'partition by reading_id, ' ~ int_div('end_us', day_us()) ~ ' order by end_us' -%}
+    {%- set last_minute = 'range between ' ~ (least_assessed_us() - 1) ~ ' preceding and current row' -%}
+    {%- set before = 'rows between unbounded preceding and 1 preceding' -%}
+sum(case when not {{ is_above_a_minute(risen, limit_watts) }} then {{ risen }} end) over (
+            {{ steps_of_date }} {{ last_minute }}
+        ) as minute_joules,
+        end_us - min(start_us) over ({{ steps_of_date }} {{ last_minute }}) as minute_us,
+        coalesce(
+            max(case when {{ risen }} <> 0 then end_us end) over ({{ steps_of_date }} {{ before }}),
+            min(start_us) over ({{ steps_of_date }} {{ before }}),
+            start_us
+        ) as moved_us
+{%- endmacro %}
+{% macro is_above_a_minute(risen, limit_watts) -%}
+({{ risen }} > {{ limit_watts }} * (end_us - start_us + {{ least_assessed_us() }}) / 1e6)
+{%- endmacro %}
+{# Whether a step rose by more than its board can draw in its own time, over a minute, and since the counter moved; where
+   no limit is known, by more than the ceiling. #}
+{% macro is_impossible_rise(risen, limit_watts, ceiling_watts) -%}
+({{ risen }} > coalesce(coalesce({{ limit_watts }}, {{ ceiling_watts }}) * (end_us - start_us) / 1e6, 1e300)
+        and coalesce({{ is_above_a_minute(risen, limit_watts) }} or minute_joules > {{ limit_watts }} * minute_us / 1e6, true)
+        and coalesce(
+            {{ risen }} > {{ limit_watts }} * least(end_us - moved_us, end_us - start_us + {{ least_standstill_us() }}) / 1e6,
+            true
+        ))
+{%- endmacro %}
+
 {# CTEs from `readings` (as counter_readings) to `assessed_steps` (reading_id, start_us, end_us, risen, is_reset,
    is_impossible, most_watts): the difference between consecutive readings. After a fall the counter began again at zero
    and its new value is the difference, if a board can draw that much in the time. #}
@@ -225,7 +256,7 @@ steps as (
 
 ),
 
-assessed_steps as (
+rises as (
 
     select
         reading_id,
@@ -233,14 +264,32 @@ assessed_steps as (
         end_us,
         case when difference >= 0 then difference else new_reading end as risen,
         difference < 0 as is_reset,
-        case when difference >= 0 then difference else new_reading end
-        > coalesce(
-            coalesce({{ accepted_watts('possible_watts', 'is_doubted', 'start_us', 'end_us') }}, ceiling_watts)
-                * (end_us - start_us) / 1e6,
-            1e300
-        ) as is_impossible,
-        coalesce({{ accepted_watts('possible_watts', 'is_doubted', 'start_us', 'end_us') }}, ceiling_watts) as most_watts
+        {{ accepted_watts('possible_watts', 'is_doubted', 'start_us', 'end_us') }} as limit_watts,
+        ceiling_watts
     from steps
+
+),
+
+late_rises as (
+
+    select
+        *,
+        {{ late_rise_columns('risen', 'limit_watts') }}
+    from rises
+
+),
+
+assessed_steps as (
+
+    select
+        reading_id,
+        start_us,
+        end_us,
+        risen,
+        is_reset,
+        {{ is_impossible_rise('risen', 'limit_watts', 'ceiling_watts') }} as is_impossible,
+        coalesce(limit_watts, ceiling_watts) as most_watts
+    from late_rises
 
 )
 {% endmacro %}

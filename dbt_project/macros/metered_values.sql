@@ -22,6 +22,49 @@ coalesce(
 case when length({{ metered_ending(text) }}) between 1 and 9 then cast({{ metered_ending(text) }} as bigint) end
 {%- endmacro %}
 
+{# Whether a counter's rise between two samples is a leap: over `watts` by itself, over the minute that ends with it, and
+   over the time since it moved, as an exporter may show a counter late. `rises`: a CTE with `risen`, `watts`, `ceiling`,
+   `from_us` and `to_us`, of one counter per `key`; the CTE `{{ rises }}_assessed` has is_leap beside them. Nothing reaches
+   over midnight. #}
+{% macro metered_leap_ctes(rises, key) -%}
+{%- set in_order = 'partition by ' ~ key ~ ', ' ~ int_div('to_us', day_us()) ~ ' order by to_us' -%}
+{{ rises }}_in_order as (
+
+    select
+        *,
+        case when risen <= watts * (to_us - from_us + 60e6) / 1e6 then risen end as minute_part,
+        count(nullif(risen, 0)) over ({{ in_order }} rows between unbounded preceding and 1 preceding) as moves
+    from {{ rises }}
+
+),
+
+{{ rises }}_of_minutes as (
+
+    select
+        *,
+        sum(minute_part) over ({{ in_order }} range between 59999999 preceding and current row) as latest_joules,
+        to_us - min(from_us) over ({{ in_order }} range between 59999999 preceding and current row) as latest_us,
+        -- From one move to the next the counter repeats a value; the step that ends with the next one is counted with them.
+        to_us - min(from_us) over (partition by {{ key }}, {{ int_div('to_us', day_us()) }}, moves) as still_us
+    from {{ rises }}_in_order
+
+),
+
+{{ rises }}_assessed as (
+
+    select
+        *,
+        case
+            when watts is null then risen > ceiling * (to_us - from_us) / 1e6
+            when risen <= watts * least(still_us, to_us - from_us + 600e6) / 1e6 then false
+            when risen > watts * (to_us - from_us + 60e6) / 1e6 then true
+            else risen > watts * (to_us - from_us) / 1e6 and latest_joules > watts * latest_us / 1e6
+        end as is_leap
+    from {{ rises }}_of_minutes
+
+),
+{%- endmacro %}
+
 {# Of int_metered_readings: a counter of which nothing fell, repeated or leapt, on the date or over its edges. Its
    difference is its energy. #}
 {% macro is_calm_reading() -%}

@@ -18,6 +18,10 @@
 
 {# A board cannot draw more than this; what implies more is a glitch of the counter, not energy. #}
 {% macro possible_power_factor() %}1.5{% endmacro %}
+{# An exporter shows what it read last: dcgm-exporter reads a board's counter every 30 s, and scraped every 15 s it repeats
+   a value and then rises by twice what the board draws. So a rise is assessed over this long at least, and over all the
+   time that the counter had not moved, up to the least standstill. #}
+{% macro least_assessed_us() %}{{ return(60000000) }}{% endmacro %}
 {# A board's stated limit may be too low: on a date on which the board draws more nearly all the time, up to this many
    times the limit is accepted. Steps over midnight always use the higher limit, because the book of one date must not
    depend on the verdict of the other. #}

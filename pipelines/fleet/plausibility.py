@@ -72,7 +72,7 @@ class Plausible(NamedTuple):
 
 
 RANGES = (
-    Plausible("sources[].interval_seconds", 0.1, 900, "seconds between samples", "30 s, not 0.5 minutes or 30000 ms"),
+    Plausible("sources[].interval_seconds", 0.05, 900, "seconds between samples", "30 s, not 0.5 minutes or 30000 ms"),
     Plausible("sites[].pue", 1, 3, "", "the site's electricity over that of its computers; most are 1.1 to 1.6"),
     Plausible("sites[].tariff[].usd_per_kwh", 0.005, 1, "USD per kWh", "12 cents are 0.12, 80 USD per MWh are 0.08"),
     Plausible("sites[].wue_litres_per_kwh", 0.01, 20, "litres per kWh of the computers", "1.8 litres, not millilitres"),

@@ -256,6 +256,7 @@ SEEN: Mapping[str, Gene] = {
             lambda sighting, random: retellings.host_is_the_exporter(_about_the_middle(random))
         ),
         "CPU packages beside": _retold(lambda sighting, random: retellings.packages_beside(sighting.step_seconds)),
+        "shown late": _retold(lambda sighting, random: retellings.held_for_two(sighting.step_seconds), unseen_steps=1),
         "read more slowly": _retold(
             lambda sighting, random: retellings.slower_from(_about_the_middle(random), sighting.step_seconds),
             unseen_steps=4,
@@ -339,6 +340,7 @@ FITS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
         "node meter": ("placed", "none"),
         "event": tuple(name for name in SEEN["event"] if name != "node renamed"),
     },
+    ("board", "shown late"): {"step": ("15 s", "30 s")},
     # A gauge alone is then in doubt, in all its figures: tests/ledger/meters/test_sampling_gaps.py.
     ("board", "read more slowly"): {"step": ("15 s", "30 s"), "reads": ("both", "counter")},
     ("tokens", "of a gateway"): {

@@ -344,6 +344,18 @@ def slower_from(slowed_at: float, step_seconds: float) -> Retelling:
     return Retelling(reported)
 
 
+def held_for_two(step_seconds: float) -> Retelling:
+    """The exporter reads its boards at every other step, and answers with what it read last."""
+
+    def reported(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
+        for metric, labels, at, values in series:
+            is_new = np.floor(at / step_seconds + 1e-6) % 2 == 0
+            read = np.maximum.accumulate(np.where(is_new, np.arange(len(at)), 0))
+            yield metric, labels, at, values[read] if is_boards(labels) else values
+
+    return Retelling(reported)
+
+
 def no_pages() -> Retelling:
     """The engines are not read: the gateway alone counts tokens."""
 

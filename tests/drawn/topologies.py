@@ -50,7 +50,7 @@ def mixed_boards(world: World) -> None:
     """One engine on two kinds of board, at 1 and 3 USD an hour."""
     engine = world.add_engine()
     world.hold(world.add_board(0), engine)
-    world.hold(world.add_board(1, device_type=H100, busy_watts=500.0, parked_watts=120.0, free_watts=80.0), engine)
+    world.hold(world.add_board(1, device_type=H100, busy_watts=620.0, parked_watts=120.0, free_watts=80.0), engine)
 
 
 def leader_and_worker(world: World) -> None:

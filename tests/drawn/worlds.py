@@ -26,7 +26,7 @@ class Board:
     uuid: str
     node: str
     device_type: str = A100
-    busy_watts: float = 300.0
+    busy_watts: float = 330.0
     parked_watts: float = 90.0
     free_watts: float = 55.0
 

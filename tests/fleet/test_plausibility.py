@@ -51,12 +51,12 @@ ODD = [
     (
         SMALLEST.replace("interval_seconds: 15", "interval_seconds: 0.03"),
         "sources[cluster].interval_seconds",
-        "got 0.03, expected 0.1 to 900 seconds between samples (30 s, not 0.5 minutes or 30000 ms)",
+        "got 0.03, expected 0.05 to 900 seconds between samples (30 s, not 0.5 minutes or 30000 ms)",
     ),
     (
         SMALLEST.replace("interval_seconds: 15", "interval_seconds: 3000"),
         "sources[cluster].interval_seconds",
-        "got 3000, expected 0.1 to 900 seconds between samples (30 s, not 0.5 minutes or 30000 ms)",
+        "got 3000, expected 0.05 to 900 seconds between samples (30 s, not 0.5 minutes or 30000 ms)",
     ),
     (
         f"{SMALLEST}nodes: [{{name: n1, host_watts: 35000}}]",

@@ -323,8 +323,14 @@ assembled as (
 
     select
         *,
-        case when gauges = meters then 'gauge_mean' when energy_joules is not null then 'energy_over_time' end as mean_watts_basis,
-        case when gauges = meters then gauge_watts else cast(energy_joules as double) * 1e6 / (end_us - start_us) end as mean_watts,
+        case
+            when gauges = meters and (not has_counter or energy_joules is null) then 'gauge_mean'
+            when energy_joules is not null then 'energy_over_time'
+        end as mean_watts_basis,
+        case
+            when gauges = meters and (not has_counter or energy_joules is null) then gauge_watts
+            else cast(energy_joules as double) * 1e6 / (end_us - start_us)
+        end as mean_watts,
         coalesce(output_tokens, cast(counted_output_tokens as double)) as window_output_tokens,
         coalesce(total_tokens, cast(counted_output_tokens + counted_input_tokens as double)) as window_total_tokens,
         case

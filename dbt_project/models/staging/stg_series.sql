@@ -301,7 +301,13 @@ placed as (
         located.cluster,
         located.pod_group,
         located.work,
-        located.mig_instance,
+        -- Where the number of an instance is not there, its pod holds one of that profile.
+        coalesce(
+            located.mig_instance,
+            case when {{ mig_slices('located.mig_profile') }} is not null
+                then located.mig_profile || coalesce(' of ' || coalesce(located.workload_pod, located.pod), '')
+            end
+        ) as mig_instance,
         {{ name_of_source('located.mig_profile') }} as mig_profile,
         {{ mig_slices('located.mig_profile') }} as mig_slices,
         {{ mig_instance_slices('located.mig_profile') }} as mig_instance_slices,

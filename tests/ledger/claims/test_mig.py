@@ -80,6 +80,15 @@ def lone() -> Iterator[Series]:
     yield engine("lone", 20)
 
 
+def unnumbered() -> Iterator[Series]:
+    """The same, and from noon on the label with its number is gone."""
+    labels = board("GPU-unnumbered", "n-unnumbered", GPU_I_PROFILE="1g.10gb", **pod("unnumbered-0"))
+    counted = meter(labels)[2]
+    yield ENERGY, {**labels, "GPU_I_ID": "1"}, [sample for sample in counted if sample[0] <= moment(NOON)]
+    yield ENERGY, labels, [sample for sample in counted if sample[0] > moment(NOON)]
+    yield engine("unnumbered", 20)
+
+
 def parked() -> Iterator[Series]:
     """Two instances of different size, and none works; room for others is left."""
     for number, (name, profile) in enumerate((("large", "3g.40gb"), ("small", "1g.10gb+me"))):
@@ -196,7 +205,7 @@ def dark() -> Iterator[Series]:
 
 
 CASES = (
-    one_of_seven, lone, parked, full, equal, a30, unknown_type, compute_instances, repartitioned, gauged,
+    one_of_seven, lone, unnumbered, parked, full, equal, a30, unknown_type, compute_instances, repartitioned, gauged,
     whole_board, by_turns, copies, held_at_noon, dark,
 )  # fmt: skip
 
@@ -227,7 +236,7 @@ def about(joules: float, hours: float) -> tuple[object, object]:
     return pytest.approx(joules, rel=1e-7), pytest.approx(hours, rel=1e-7)
 
 
-@pytest.mark.parametrize("model", ["one", "lone"])
+@pytest.mark.parametrize("model", ["one", "lone", "unnumbered"])
 def test_one_of_seven_slices_pays_a_seventh_and_its_own_work(book: Book, model: str) -> None:
     assert daily(book, model) == {
         model: about(PARKED_JOULES / 7 + BUSY_JOULES, 24 / 7),

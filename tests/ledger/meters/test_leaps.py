@@ -52,6 +52,13 @@ def dipping(samples: Samples, *at: float) -> Samples:
     return [(when, 0 if when in map(moment, at) else value) for when, value in samples]
 
 
+def held(watts: float, of: float, every: float) -> Samples:
+    """A counter that is read every `every` seconds, and that its exporter reads anew every `of` seconds."""
+    return [
+        (when, 1e6 + watts * 1e3 * ((when - moment(EARLY)) // of * of)) for when, _ in steady(0, EARLY, END, step=every)
+    ]
+
+
 def restarted(samples: Samples, at: float) -> Samples:
     """The counter begins at zero one sample before a moment."""
     before = next(value for when, value in samples if when == moment(at - 60))
@@ -86,6 +93,11 @@ def planted_series() -> list[Series]:
     }
     alone = {
         "GPU-alone": leaping(counted(), LEAP_AT, 20e6),
+        # dcgm-exporter reads its boards every 30 s. Scraped every 15 s, a board of 350 W rises by nothing and then by
+        # 10.5 kJ, which would be 700 W.
+        "GPU-held": held(350, 30, 15),
+        "GPU-held-minutes": held(350, 180, 60),
+        "GPU-held-leap": leaping(held(350, 30, 15), LEAP_AT, 20e6),
         # The innocent twins: ten silent minutes that held what they could, a counter that began again, and a minute
         # of 583 W.
         "GPU-silent": without(counted(), LEAP_AT - 240, LEAP_AT + 360),
@@ -130,13 +142,16 @@ def test_only_the_step_of_a_leap_is_the_gauges(book: Book) -> None:
         # What it drew in this minute is unknown.
         ("GPU-alone", DAY): -15_000,
         ("GPU-busy", DAY): 20_000,
+        # Its 15 s are unknown, with the 30 s that they show.
+        ("GPU-held-leap", DAY): -10_500,
     }
+    unknown_seconds = {("GPU-alone", DAY): 60, ("GPU-held-leap", DAY): 15}
     boards = {uuid for uuid, _ in found}
-    assert len(boards) == 14
+    assert len(boards) == 17
     assert found == {
         (uuid, on): [
-            DAY_JOULES + changed.get((uuid, on), 0),
-            DAY_SECONDS - (60 if (uuid, on) == ("GPU-alone", DAY) else 0),
+            (350 if "held" in uuid else 250) * DAY_SECONDS + changed.get((uuid, on), 0),
+            DAY_SECONDS - unknown_seconds.get((uuid, on), 0),
         ]
         for uuid in boards
         for on in (DAY, NEXT_DAY)
@@ -159,6 +174,7 @@ def test_only_the_interval_of_a_leap_is_flagged(book: Book) -> None:
         ("GPU-after", midnight, mixed),
         ("GPU-alone", ten, "partly_unknown"),
         ("GPU-before", midnight - timedelta(minutes=5), mixed),
+        ("GPU-held-leap", ten, "partly_unknown"),
         ("GPU-small", ten, mixed),
         ("GPU-step", ten, mixed),
         ("GPU-twice", ten, mixed),
@@ -169,7 +185,7 @@ def test_only_the_interval_of_a_leap_is_flagged(book: Book) -> None:
 
 
 def test_the_balance_finds_the_same_joules(book: Book) -> None:
-    assert book.query("select count(*), max(abs(difference_joules)) from marts.reconciliation_daily") == [(28, 0)]
+    assert book.query("select count(*), max(abs(difference_joules)) from marts.reconciliation_daily") == [(34, 0)]
 
 
 def test_booking_the_days_one_by_one_gives_the_same_book(book: Book, tmp_path_factory: pytest.TempPathFactory) -> None:

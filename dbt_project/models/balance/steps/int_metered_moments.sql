@@ -69,11 +69,8 @@ watts_reported as (
         steps.risen,
         steps.has_fallen,
         steps.possible_watts,
-        steps.is_counter and steps.risen
-            > coalesce(steps.leap_watts, {{ ceiling_watts('held.meter_scope') }}) * (steps.until_us - held_us) / 1e6 as is_leap,
-        steps.is_silence
-        or (steps.is_counter and steps.risen
-            > coalesce(steps.leap_watts, {{ ceiling_watts('held.meter_scope') }}) * (steps.until_us - held_us) / 1e6) as is_open,
+        steps.is_counted_leap as is_leap,
+        steps.is_silence or steps.is_counted_leap as is_open,
         steps.is_counter,
         case when steps.is_counter then steps.risen / (steps.until_us - held_us) * 1e6
             else value + (until_value - value) * ((at_us - held_us) / cast(until_us - held_us as double))

@@ -383,22 +383,39 @@ paired as (
 
 ),
 
+rises as (
+
+    select
+        *,
+        case when until_value >= value then until_value - value else until_value end as risen,
+        case
+            when {{ int_div('observed_us', day_us()) }} <> {{ int_div('until_us', day_us()) }}
+                then midnight_watts
+            else possible_watts
+        end as watts,
+        {{ ceiling_watts('meter_scope') }} as ceiling,
+        observed_us as from_us,
+        until_us as to_us
+    from paired
+
+),
+
+{{ metered_leap_ctes('rises', 'meter_scope, meter, place') }}
+
 final as (
 
     select
-        paired.*,
-        case when until_value >= value then until_value - value else until_value end as risen,
+        {{ columns_of('rises_assessed', [
+            'meter_scope', 'meter', 'place', 'is_counter', 'observed_us', 'value', 'until_us', 'until_value', 'risen',
+            'possible_watts', 'midnight_watts'
+        ]) }},
         is_counter and until_value < value as has_fallen,
-        case
-            when {{ int_div('observed_us', day_us()) }} <> {{ int_div('until_us', day_us()) }}
-                then paired.midnight_watts
-            else paired.possible_watts
-        end as leap_watts,
+        coalesce(is_counter and is_leap, false) as is_counted_leap,
         coalesce(until_us - observed_us > caps.cap_us, false) as is_silence
-    from paired
+    from rises_assessed
     left join dates_of_places as caps
-        on {{ equal_keys('paired', 'caps', ['meter_scope', 'meter', 'place']) }}
-        and {{ int_div('paired.until_us', day_us()) }} = caps.day_number
+        on {{ equal_keys('rises_assessed', 'caps', ['meter_scope', 'meter', 'place']) }}
+        and {{ int_div('rises_assessed.until_us', day_us()) }} = caps.day_number
 
 )
 

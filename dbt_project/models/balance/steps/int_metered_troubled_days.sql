@@ -242,15 +242,20 @@ differences as (
         case
             when before_us < start_us or observed_us >= end_us then troubled.midnight_watts
             else troubled.possible_watts
-        end as possible_watts,
+        end as watts,
+        {{ ceiling_watts('troubled.meter_scope') }} as ceiling,
         case when value >= before_value then value - before_value else value end as risen,
-        greatest(before_us, start_us) as from_us,
-        least(observed_us, end_us) as to_us
+        before_us as from_us,
+        observed_us as to_us,
+        start_us,
+        end_us
     from kept_counts
     inner join troubled on kept_counts.place = troubled.place
     where before_us < observed_us and before_us < end_us and observed_us > start_us
 
 ),
+
+{{ metered_leap_ctes('differences', 'place') }}
 
 gauge_means as (
 
@@ -258,7 +263,7 @@ gauge_means as (
         differences.place,
         differences.before_us,
         {{ ratio(exact_sum('samples.value * gauge_series.factor'), 'count(*)') }} as mean_watts
-    from differences
+    from differences_assessed as differences
     inner join gauge_series
         on differences.meter = gauge_series.meter
         and differences.meter_scope = gauge_series.meter_scope
@@ -267,11 +272,9 @@ gauge_means as (
         and {{ epoch_us('samples.observed_at') }} between differences.before_us and differences.observed_us
         and {{ is_valid_sample('samples.value') }}
         and samples.value * gauge_series.factor
-            <= coalesce(differences.possible_watts, {{ ceiling_watts('differences.meter_scope') }})
+            <= coalesce(differences.watts, differences.ceiling)
     cross join troubled_span
-    where differences.risen
-        > coalesce(differences.possible_watts, {{ ceiling_watts('differences.meter_scope') }})
-            * (differences.observed_us - differences.before_us) / 1e6
+    where differences.is_leap
         and samples.observed_at >= troubled_span.start_at
         and samples.observed_at <= troubled_span.end_at
     group by differences.place, differences.before_us
@@ -284,13 +287,11 @@ counted as (
         differences.place,
         sum({{ exact(
             "case"
-            ~ " when risen > coalesce(possible_watts, " ~ ceiling_watts("meter_scope") ~ ")"
-            ~ " * (observed_us - differences.before_us) / 1e6"
-            ~ " then coalesce(mean_watts, 0) * (to_us - from_us) / 1e6"
-            ~ " else risen * ((to_us - from_us) / cast(observed_us - differences.before_us as double))"
+            ~ " when is_leap then coalesce(mean_watts, 0) * (least(to_us, end_us) - greatest(from_us, start_us)) / 1e6"
+            ~ " else risen * ((least(to_us, end_us) - greatest(from_us, start_us)) / cast(to_us - from_us as double))"
             ~ " end"
         ) }}) as metered_joules
-    from differences
+    from differences_assessed as differences
     left join gauge_means
         on differences.place = gauge_means.place and differences.before_us = gauge_means.before_us
     group by differences.place

@@ -59,7 +59,8 @@ limited_series as (
                 {{ ceiling_watts('meter_scope') }}
             ) / factor
             when stream = 'tokens' and kind = 'counter' then {{ var('most_tokens_per_second') }} / factor
-        end as possible_per_second
+        end as possible_per_second,
+        quantity = 'energy' and meter_scope = 'board' and device_types.power_limit_watts is not null as is_limited
     from identified_series
     left join device_types on identified_series.device_type = device_types.device_type
 
@@ -147,6 +148,7 @@ troubled_days as (
         limited_series.stream,
         limited_series.kind,
         limited_series.possible_per_second,
+        limited_series.is_limited,
         {{ gap_cap_us('series_days.sampling_interval_seconds') }} as cap_us,
         series_days.fallen_from_us,
         series_days.fallen_from
@@ -167,6 +169,7 @@ troubled_samples as (
         troubled_days.date,
         troubled_days.cap_us,
         troubled_days.possible_per_second,
+        troubled_days.is_limited,
         samples.series_id,
         {{ epoch_us('samples.observed_at') }} as observed_us,
         samples.value
@@ -181,7 +184,7 @@ troubled_samples as (
         and {{ is_valid_sample('samples.value') }}
     union all
     {% endfor -%}
-    select date, cap_us, possible_per_second, series_id, fallen_from_us as observed_us, fallen_from as value
+    select date, cap_us, possible_per_second, is_limited, series_id, fallen_from_us as observed_us, fallen_from as value
     from troubled_days
     where kind = 'counter' and fallen_from is not null
 
@@ -199,6 +202,22 @@ troubled_steps as (
 
 ),
 
+-- Where no type's limit is known, and of tokens, one rise is assessed by itself.
+steps as (
+
+    select
+        *,
+        greatest(value - before_value, 0) as risen,
+        case when is_limited then possible_per_second end as watts,
+        possible_per_second as ceiling,
+        observed_us - step_us as from_us,
+        observed_us as to_us
+    from troubled_steps
+
+),
+
+{{ metered_leap_ctes('steps', 'date, series_id') }}
+
 -- A value that comes back to where it was before a fall rose from there, not from the bottom of the dip.
 looked_at as (
 
@@ -207,12 +226,12 @@ looked_at as (
         series_id,
         {{ exact_sum('case
             when before_value < earlier_value and value >= earlier_value then value - earlier_value
-            when value - before_value > possible_per_second * step_us / 1e6 then 0
+            when is_leap then 0
             when value > before_value then value - before_value
             else 0
         end') }} as risen,
         sum(case when step_us <= cap_us then step_us else 0 end) / 1e6 as covered_seconds
-    from troubled_steps
+    from steps_assessed
     group by date, series_id
 
 ),

@@ -341,53 +341,64 @@ measured as (
             when end_value >= start_value then end_value - start_value
             else end_value
         end as energy_joules,
-        is_counter and end_value < start_value as is_reset
+        is_counter and end_value < start_value as is_reset,
+        {{ accepted_watts('possible_watts', 'is_doubted', 'start_us', 'end_us') }} as limit_watts
     from steps
     where start_us is not null
+
+),
+
+late_rises as (
+
+    select
+        *,
+        {{ late_rise_columns('energy_joules', 'limit_watts') }}
+    from measured
+
+),
+
+assessed as (
+
+    select
+        late_rises.*,
+        meter_readings.meter_scope,
+        meter_readings.meter,
+        meter_readings.reading_order,
+        late_rises.is_counter
+        and {{ is_impossible_rise('energy_joules', 'limit_watts', ceiling_watts('meter_readings.meter_scope')) }} as is_impossible
+    from late_rises
+    inner join meter_readings on late_rises.reading_id = meter_readings.reading_id
 
 ),
 
 final as (
 
     select
-        meter_readings.meter_scope,
-        meter_readings.meter,
-        meter_readings.reading_order,
-        measured.reading_id,
-        measured.is_counter,
-        measured.start_us,
-        measured.end_us,
-        measured.energy_joules,
-        case when measured.is_counter then cast(0 as double) else measured.end_value - measured.start_value end as slope_watts,
+        assessed.meter_scope,
+        assessed.meter,
+        assessed.reading_order,
+        assessed.reading_id,
+        assessed.is_counter,
+        assessed.start_us,
+        assessed.end_us,
+        assessed.energy_joules,
+        case when assessed.is_counter then cast(0 as double) else assessed.end_value - assessed.start_value end as slope_watts,
         -- What the uncovered seconds of a gap may share.
-        measured.possible_watts * case when measured.is_doubted then {{ doubted_limit_factor() }} else 1 end as possible_watts,
-        measured.is_reset,
-        measured.is_counter
-        and measured.energy_joules
-        > coalesce(
-            {{ accepted_watts(
-                'measured.possible_watts',
-                'measured.is_doubted',
-                'measured.start_us',
-                'measured.end_us'
-            ) }},
-            {{ ceiling_watts('meter_readings.meter_scope') }}
-        )
-            * (measured.end_us - measured.start_us)
-            / 1e6 as is_impossible,
-        measured.end_us - measured.start_us > caps.cap_us or refuted.reading_id is not null as is_gap,
+        assessed.possible_watts * case when assessed.is_doubted then {{ doubted_limit_factor() }} else 1 end as possible_watts,
+        assessed.is_reset,
+        assessed.is_impossible,
+        assessed.end_us - assessed.start_us > caps.cap_us or refuted.reading_id is not null as is_gap,
         refuted.reading_id is not null as is_refuted
-    from measured
-    inner join meter_readings on measured.reading_id = meter_readings.reading_id
+    from assessed
     inner join dates_of_readings as caps
-        on measured.reading_id = caps.reading_id and {{ int_div('measured.end_us', day_us()) }} = caps.day_number
+        on assessed.reading_id = caps.reading_id and {{ int_div('assessed.end_us', day_us()) }} = caps.day_number
     -- A step over midnight without a rise is of the standstill that it leads to.
     left join refuted
-        on measured.reading_id = refuted.reading_id
-        and measured.is_counter
+        on assessed.reading_id = refuted.reading_id
+        and assessed.is_counter
         and not refuted.is_caught_up
-        and measured.energy_joules = 0
-        and measured.end_us between refuted.from_us and refuted.to_us
+        and assessed.energy_joules = 0
+        and assessed.end_us between refuted.from_us and refuted.to_us
 
 )
 
