@@ -150,6 +150,7 @@ def test_a_family_that_vanished_is_named(shared_book: Callable[[Shape], Seen]) -
 
 
 MORNING, OTHER = range(STEPS_PER_DAY // 2), {"namespace": "llm", "pod": "p-1"}
+IDLE = {"namespace": "llm", "pod": "p-2"}
 SHAPE_OF_SILENCE = alarming(
     "silence",
     [
@@ -157,6 +158,9 @@ SHAPE_OF_SILENCE = alarming(
         (ENERGY, {**BOARD, **OTHER, "UUID": "GPU-b"}, MORNING, 1e9, 9e7),
         (OUTPUT, ENGINE, MORNING, 1e6, 600),
         (OUTPUT, {**ENGINE, **OTHER, "model_name": "n"}, ALL, 1e6, 600),
+        # It made no token in the afternoon, in which its board is silent: nothing lacks its energy.
+        (ENERGY, {**BOARD, **IDLE, "UUID": "GPU-c", "Hostname": "n3"}, MORNING, 1e9, 9e7),
+        (OUTPUT, {**ENGINE, **IDLE, "model_name": "o"}, ALL, 1e6, 0),
     ],
 )
 

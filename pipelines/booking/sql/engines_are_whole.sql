@@ -19,6 +19,6 @@ found as (
     from energy semi join tokens using (engine, model, date) where unknown_joules > 0.1 * joules and intervals > 3
     union all
     select engine, model, date, 'tokens without energy', unmatched_tokens, 'tokens', round(intervals / all_intervals, 3), unmatched_reason
-    from tokens where intervals > 0.1 * all_intervals and intervals > 3
+    from tokens where intervals > 0.1 * all_intervals and intervals > 3 and unmatched_tokens > 0
 )
 select * from found order by ratio desc, engine, date
