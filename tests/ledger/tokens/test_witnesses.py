@@ -1,5 +1,5 @@
 """A second account of a model's tokens: a gateway or a log that has more than its engines shows what these miss. One
-that has less sees a part of the requests.
+that has less sees a part of the requests, but where it has their whole input.
 
 Add here what another process than the engine counts. Keep out two counters of one page (`test_stretches`), and gateways
 beside each other (`test_gateways_in_line`). Engines make 100 tokens a second for two hours, 720,000, where their page
@@ -19,17 +19,19 @@ from tests.shapes import Seen, Shape, shape
 
 HOUR, HOURS_2 = 3_600, 7_200
 LITELLM = "litellm_output_tokens_metric_total"
+LITELLM_INPUT = "litellm_input_tokens_metric_total"
 WHOLE = rising(100, 0, HOURS_2)
 HELD = [(at, min(value, WHOLE[HOUR // 60][1])) for at, value in WHOLE]
 
 
-def engine(name: str, output: Samples, pod: str = "") -> Iterable[Series]:
-    yield from ((metric, vllm(pod or name, name), output) for metric in (INPUT, OUTPUT))
+def engine(name: str, output: Samples, pod: str = "", prompts: Samples = ()) -> Iterable[Series]:
+    yield INPUT, vllm(pod or name, name), prompts or output
+    yield OUTPUT, vllm(pod or name, name), output
 
 
-def gateway(model: str, per_second: float, place: str = "edge") -> Series:
+def gateway(model: str, per_second: float, place: str = "edge", metric: str = LITELLM) -> Series:
     labels = {"namespace": place, "pod": f"{model}-{place}", "instance": f"{model}-{place}:4000"}
-    return LITELLM, {"model": model, "requested_model": model, "team": "x", **labels}, rising(per_second, 0, HOURS_2)
+    return metric, {"model": model, "requested_model": model, "team": "x", **labels}, rising(per_second, 0, HOURS_2)
 
 
 def series() -> Iterable[Series]:
@@ -50,6 +52,17 @@ def series() -> Iterable[Series]:
     yield from engine("wit-late", WHOLE)
     yield gateway("wit-late", 104)
     yield from engine("wit-log-part", WHOLE)
+    # All prompts passed the gateway, and it has half of the answers; of the second model half of both.
+    yield from engine("wit-twice", rising(200, 0, HOURS_2), prompts=WHOLE)
+    yield gateway("wit-twice", 99, metric=LITELLM_INPUT)
+    yield gateway("wit-twice", 100)
+    yield from engine("wit-half", rising(200, 0, HOURS_2), prompts=WHOLE)
+    yield gateway("wit-half", 50, metric=LITELLM_INPUT)
+    yield gateway("wit-half", 100)
+    # Some answers were not waited for.
+    yield from engine("wit-gone", rising(120, 0, HOURS_2), prompts=WHOLE)
+    yield gateway("wit-gone", 100, metric=LITELLM_INPUT)
+    yield gateway("wit-gone", 100)
 
 
 def logged() -> str:
@@ -97,9 +110,10 @@ def book(shared_book: Callable[[Shape], Seen]) -> Seen:
         ("llm/wit-logged", "wit_edge has 720000 of the model's output tokens, its engines have 360000"),
         ("llm/wit-pair-0", "gateway:edge/wit-pair has 1440000 of the model's output tokens, its engines have 1080000"),
         ("llm/wit-pair-1", "gateway:edge/wit-pair has 1440000 of the model's output tokens, its engines have 1080000"),
+        ("llm/wit-twice", "gateway:edge/wit-twice has 720000 of the model's output tokens, its engines have 1440000"),
     ],
 )
-def test_an_engine_whose_requests_another_process_counts_higher_is_in_doubt(
+def test_an_engine_whose_requests_another_process_counts_otherwise_is_in_doubt(
     book: Seen, engine: str, evidence: str
 ) -> None:
     found = book.query("select distinct reason, figure, evidence from marts.doubts where entity = ?", [engine])
@@ -112,6 +126,8 @@ def test_the_rows_of_these_models_are_marked_and_no_others(book: Seen) -> None:
         " where model like 'wit-%' group by model order by model"
     )
     assert rows == [
+        ("wit-gone", 864_000, ""),
+        ("wit-half", 1_440_000, ""),
         ("wit-held", 360_000, "token_counters_disagree"),
         ("wit-late", 720_000, ""),
         ("wit-line", 720_000, ""),
@@ -119,4 +135,5 @@ def test_the_rows_of_these_models_are_marked_and_no_others(book: Seen) -> None:
         ("wit-logged", 360_000, "token_counters_disagree"),
         ("wit-pair", 1_080_000, "token_counters_disagree"),
         ("wit-part", 720_000, ""),
+        ("wit-twice", 1_440_000, "token_counters_disagree"),
     ]

@@ -256,8 +256,9 @@ engine_days as (
             || ' of the model''s output tokens, its engines have ' || {{ rounded_text('witnesses.booked_tokens') }} as evidence
     from witnesses
     left join engine_seconds on witnesses.date = engine_seconds.date and witnesses.engine = engine_seconds.engine
-    where witnesses.witness_tokens - witnesses.booked_tokens
-        > greatest(0.05, coalesce({{ lag_seconds }} / engine_seconds.seconds, 0)) * witnesses.booked_tokens
+    where witnesses.witness_tokens < witnesses.booked_tokens
+        or witnesses.witness_tokens - witnesses.booked_tokens
+            > greatest(0.05, coalesce({{ lag_seconds }} / engine_seconds.seconds, 0)) * witnesses.booked_tokens
     union all
     {% for token_class in ['input', 'output'] -%}
     select
