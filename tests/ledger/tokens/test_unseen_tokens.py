@@ -9,12 +9,27 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.planted import DAY, DAY_SECONDS, HOURS, OUTPUT, START_TIME, Samples, Series, moment, vllm
+from tests.planted import (
+    DAY,
+    DAY_SECONDS,
+    ENERGY,
+    HOURS,
+    OUTPUT,
+    START_TIME,
+    Samples,
+    Series,
+    board,
+    moment,
+    pod,
+    rising,
+    vllm,
+)
 from tests.shapes import Seen, Shape, shape
 
 RATE = 10
 CHECK = "engines_are_seen_to_their_end"
 NOON = 12 * HOURS
+HELD_UNTIL = {"silent": DAY_SECONDS, "gone": NOON, "leaving": NOON + HOURS / 2, "loading": DAY_SECONDS}
 
 
 def lives(*spans: tuple[float, float], last: float = DAY_SECONDS) -> tuple[Samples, Samples]:
@@ -36,6 +51,16 @@ def engine(name: str, *spans: tuple[float, float], has_start: bool = True, last:
     return [*series, (START_TIME, {"namespace": "llm", "pod": f"{name}-0"}, starts)] if has_start else series
 
 
+def held(name: str, last: float = DAY_SECONDS) -> list[Series]:
+    """A board at 300 W that the engine's pod holds until then, and that is free for the rest of the day."""
+    labels = board(f"GPU-{name}", f"node-{name}")
+    joules = rising(300)
+    return [
+        (ENERGY, {**labels, **pod(f"{name}-0")}, [sample for sample in joules if sample[0] <= moment(last)]),
+        (ENERGY, labels, [sample for sample in joules if sample[0] > moment(last)]),
+    ]
+
+
 def engines() -> dict[str, list[Series]]:
     """Engines that crash all day, live for 20 minutes, restart once, live all day; and a source that ends at noon."""
     cluster = [
@@ -47,6 +72,11 @@ def engines() -> dict[str, list[Series]]:
         # It ends within a minute after noon and is back after 50 s.
         *engine("once", (-100, NOON + 20), (NOON + 50, 2 * DAY_SECONDS)),
         *engine("steady", (-100, 2 * DAY_SECONDS)),
+        # Pages that end at noon: a pod goes on, one ends with its page, one holds its board for another half an hour.
+        *(series for name in ("silent", "gone", "leaving") for series in engine(name, (-100, 2 * DAY_SECONDS), last=NOON)),
+        *(series for name, last in HELD_UNTIL.items() for series in held(name, last) if series[2]),
+        # A pod that loads its model for two hours.
+        *engine("loading", (2 * HOURS, 2 * DAY_SECONDS)),
     ]
     return {"unseen": cluster, "unseen_after_noon": engine("ending", (-100, 2 * DAY_SECONDS), last=NOON)}
 
@@ -70,6 +100,11 @@ def book(shared_book: Callable[[Shape], Seen]) -> Seen:
         # Never by more than its unseen seconds.
         ("once", 1, 50, 25 * RATE),
         ("steady", 0, 0, 0),
+        # Of the half day in which it holds its board nothing is seen.
+        ("silent", 0, 60 + NOON, (60 + NOON) / 2 * RATE),
+        ("gone", 0, 60, 30 * RATE),
+        ("leaving", 0, 60, 30 * RATE),
+        ("loading", 0, 0, 0),
         # Its source ended with it: nothing shows that the engine did.
         ("ending", 0, 0, 0),
     ],
@@ -95,7 +130,15 @@ def test_what_is_booked_and_what_is_estimated_are_what_moved(book: Seen, model: 
 @pytest.mark.parametrize(
     ("model", "reasons", "ratio"),
     # 30 s of the 210 s of each life are not booked; 25 s once a day are less than a hundredth.
-    [("crashing", "unseen_tokens", 30 / 210), ("once", "", 25 / 86_375), ("steady", "", 0)],
+    [
+        ("crashing", "unseen_tokens", 30 / 210),
+        ("once", "", 25 / 86_375),
+        ("steady", "", 0),
+        ("silent", "unseen_tokens", (60 + NOON) / 2 / (NOON + (60 + NOON) / 2)),
+        ("gone", "", 30 / (NOON + 30)),
+        ("leaving", "", 30 / (NOON + 30)),
+        ("loading", "", 0),
+    ],
 )
 def test_a_row_is_marked_from_a_hundredth_on(book: Seen, model: str, reasons: str, ratio: float) -> None:
     ((found, found_ratio),) = book.query(
@@ -108,7 +151,7 @@ def test_models_that_lose_more_than_a_hundredth_warn(book: Seen) -> None:
     severity, rows = book.data_test(CHECK, "model, doubted_tokens_ratio")
     assert (severity, sorted(rows)) == (
         "warn",
-        [("blind", 0.05), ("brief", 0.025), ("crashing", round(30 / 210, 3))],
+        [("blind", 0.05), ("brief", 0.025), ("crashing", round(30 / 210, 3)), ("silent", 0.334)],
     )
 
 

@@ -43,9 +43,62 @@ tails as (
 
 ),
 
+ledger as (
+
+    select * from {{ ref('energy_ledger') }} where {{ in_run('date') }}
+
+),
+
 token_ledger as (
 
     select * from {{ ref('token_ledger') }} where {{ in_run('date') }}
+
+),
+
+known_ends as (
+
+    select
+        ledger.date,
+        ledger.engine,
+        max(ledger.interval_start_at) as last_start_at
+    from ledger
+    inner join (select distinct date, engine from tails) as ending
+        on ledger.date = ending.date and ledger.engine = ending.engine
+    where ledger.state <> 'unknown'
+    group by ledger.date, ledger.engine
+
+),
+
+-- A page ends, and the engine holds its boards on for an hour and more.
+held_on as (
+
+    select
+        ledger.date,
+        ledger.engine,
+        count(distinct ledger.interval_start_at) * {{ var('grid_seconds') }} as seconds
+    from ledger
+    inner join known_ends
+        on ledger.date = known_ends.date
+        and ledger.engine = known_ends.engine
+        and ledger.interval_start_at > known_ends.last_start_at
+    where ledger.unknown_reason = 'token_telemetry_missing'
+    group by ledger.date, ledger.engine
+    having count(distinct ledger.interval_start_at) * {{ var('grid_seconds') }} >= 3600
+
+),
+
+unseen as (
+
+    select
+        tails.date,
+        tails.engine,
+        tails.token_class,
+        tails.restarts,
+        tails.unseen_seconds + coalesce(held_on.seconds, 0) as unseen_seconds,
+        cast(tails.unseen_tokens as double) * (1 + coalesce({{ ratio('held_on.seconds', 'tails.unseen_seconds') }}, 0))
+            as unbooked_tokens
+    from tails
+    left join held_on on tails.date = held_on.date and tails.engine = held_on.engine
 
 ),
 
@@ -174,12 +227,6 @@ failed_entities as (
 
 ),
 
-ledger as (
-
-    select * from {{ ref('energy_ledger') }} where {{ in_run('date') }}
-
-),
-
 meter_seconds as (
 
     select
@@ -227,10 +274,10 @@ engine_days as (
         'unseen_tokens' as reason,
         engine,
         token_class,
-        cast(unseen_tokens as double) as unbooked_tokens,
+        unbooked_tokens,
         {{ rounded_text('restarts') }} || ' restarts, ' || {{ rounded_text('unseen_seconds') }}
             || ' s unseen' as evidence
-    from tails
+    from unseen
     union all
     select
         token_days.date,
