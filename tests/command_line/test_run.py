@@ -22,28 +22,30 @@ def evaluation(name: str, severity: str, *, passed: bool) -> SimpleNamespace:
     )
 
 
+def ended(*evaluations: SimpleNamespace, is_success: bool = True) -> SimpleNamespace:
+    return SimpleNamespace(success=is_success, get_asset_check_evaluations=lambda: evaluations)
+
+
 PASSED = evaluation("holds", "ERROR", passed=True)
 WARNED = evaluation("odd", "WARN", passed=False)
 FAILED = evaluation("broken", "ERROR", passed=False)
 
 
 @pytest.mark.parametrize(
-    ("is_success", "evaluations", "status", "line"),
+    ("result", "status", "line"),
     [
-        (True, [PASSED, WARNED], 0, "2 checks: 1 passed, 0 failed, 1 warned"),
-        (True, [PASSED, WARNED, FAILED], 1, "3 checks: 1 passed, 1 failed, 1 warned"),
-        (False, [], 1, ""),
+        (ended(PASSED, WARNED), 0, "2 checks: 1 passed, 0 failed, 1 warned"),
+        (ended(PASSED, WARNED, FAILED), 1, "3 checks: 1 passed, 1 failed, 1 warned"),
+        (ended(is_success=False), 1, ""),
     ],
 )
 def test_a_publication_with_a_failed_check_is_status_1(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    is_success: bool,
-    evaluations: list[SimpleNamespace],
+    result: SimpleNamespace,
     status: int,
     line: str,
 ) -> None:
-    result = SimpleNamespace(success=is_success, get_asset_check_evaluations=lambda: evaluations)
     job = SimpleNamespace(resolve_job_def=lambda name: name)
     fakes: dict[str, Any] = {
         "definitions_of": lambda fleet: job,

@@ -73,8 +73,8 @@ def engines() -> dict[str, list[Series]]:
         *engine("once", (-100, NOON + 20), (NOON + 50, 2 * DAY_SECONDS)),
         *engine("steady", (-100, 2 * DAY_SECONDS)),
         # Pages that end at noon: a pod goes on, one ends with its page, one holds its board for another half an hour.
-        *(series for name in ("silent", "gone", "leaving") for series in engine(name, (-100, 2 * DAY_SECONDS), last=NOON)),
-        *(series for name, last in HELD_UNTIL.items() for series in held(name, last) if series[2]),
+        *(one for name in ("silent", "gone", "leaving") for one in engine(name, (-100, 2 * DAY_SECONDS), last=NOON)),
+        *(one for name, last in HELD_UNTIL.items() for one in held(name, last) if one[2]),
         # A pod that loads its model for two hours.
         *engine("loading", (2 * HOURS, 2 * DAY_SECONDS)),
     ]
