@@ -134,6 +134,11 @@ def engines() -> dict[str, list[Series]]:
             powered("p-half"),
             (OUTPUT, vllm("p-half-0", "p-half"), page(lambda s: 10 * s)[:720]),
             (INPUT, vllm("p-half-0", "p-half"), page(lambda s: 40 * s)),
+            # From noon on its prompts alone have another model's name.
+            powered("p-named"),
+            (OUTPUT, vllm("p-named-0", "p-named"), page(lambda s: 10 * s)),
+            (INPUT, vllm("p-named-0", "p-named"), page(lambda s: 40 * s)[:720]),
+            (INPUT, vllm("p-named-0", "p-named-b"), page(lambda s: 40 * s)[720:]),
             *engine("p-neither", lambda s: A * (s % 7_200) + (500_000 if s // 60 % 120 < 4 and s // 60 % 2 else 0)),
             # A page of zeros for half an hour, of a process whose start is not known, and of one whose start is.
             *engine("p-blank", blank),
@@ -292,6 +297,7 @@ def test_each_doubt_names_its_engine_and_what_to_do(book: Seen) -> None:
         ("llm/p-neither-0", "unclear_falls"),
         ("llm/p-even-0", "no_counter"),
         ("llm/p-half-0", "uncounted_class"),
+        ("llm/p-named-0", "uncounted_class"),
     }
     assert {remedy for _, reason, remedy in rows if reason == "no_counter"} == {
         "if its source reports what came since the sample before, state `temporality: delta` of the source"

@@ -29,7 +29,7 @@ from tests.shapes import Seen, Shape, shape
 RATE = 10
 CHECK = "engines_are_seen_to_their_end"
 NOON = 12 * HOURS
-HELD_UNTIL = {"silent": DAY_SECONDS, "gone": NOON, "leaving": NOON + HOURS / 2, "loading": DAY_SECONDS}
+HELD_UNTIL = {"end-silent": DAY_SECONDS, "end-gone": NOON, "end-leaving": NOON + HOURS / 2, "end-loading": DAY_SECONDS}
 
 
 def lives(*spans: tuple[float, float], last: float = DAY_SECONDS) -> tuple[Samples, Samples]:
@@ -73,10 +73,14 @@ def engines() -> dict[str, list[Series]]:
         *engine("once", (-100, NOON + 20), (NOON + 50, 2 * DAY_SECONDS)),
         *engine("steady", (-100, 2 * DAY_SECONDS)),
         # Pages that end at noon: a pod goes on, one ends with its page, one holds its board for another half an hour.
-        *(one for name in ("silent", "gone", "leaving") for one in engine(name, (-100, 2 * DAY_SECONDS), last=NOON)),
+        *(
+            one
+            for name in ("end-silent", "end-gone", "end-leaving")
+            for one in engine(name, (-100, 2 * DAY_SECONDS), last=NOON)
+        ),
         *(one for name, last in HELD_UNTIL.items() for one in held(name, last) if one[2]),
         # A pod that loads its model for two hours.
-        *engine("loading", (2 * HOURS, 2 * DAY_SECONDS)),
+        *engine("end-loading", (2 * HOURS, 2 * DAY_SECONDS)),
     ]
     return {"unseen": cluster, "unseen_after_noon": engine("ending", (-100, 2 * DAY_SECONDS), last=NOON)}
 
@@ -101,10 +105,10 @@ def book(shared_book: Callable[[Shape], Seen]) -> Seen:
         ("once", 1, 50, 25 * RATE),
         ("steady", 0, 0, 0),
         # Of the half day in which it holds its board nothing is seen.
-        ("silent", 0, 60 + NOON, (60 + NOON) / 2 * RATE),
-        ("gone", 0, 60, 30 * RATE),
-        ("leaving", 0, 60, 30 * RATE),
-        ("loading", 0, 0, 0),
+        ("end-silent", 0, 60 + NOON, (60 + NOON) / 2 * RATE),
+        ("end-gone", 0, 60, 30 * RATE),
+        ("end-leaving", 0, 60, 30 * RATE),
+        ("end-loading", 0, 0, 0),
         # Its source ended with it: nothing shows that the engine did.
         ("ending", 0, 0, 0),
     ],
@@ -134,10 +138,10 @@ def test_what_is_booked_and_what_is_estimated_are_what_moved(book: Seen, model: 
         ("crashing", "unseen_tokens", 30 / 210),
         ("once", "", 25 / 86_375),
         ("steady", "", 0),
-        ("silent", "unseen_tokens", (60 + NOON) / 2 / (NOON + (60 + NOON) / 2)),
-        ("gone", "", 30 / (NOON + 30)),
-        ("leaving", "", 30 / (NOON + 30)),
-        ("loading", "", 0),
+        ("end-silent", "unseen_tokens", (60 + NOON) / 2 / (NOON + (60 + NOON) / 2)),
+        ("end-gone", "", 30 / (NOON + 30)),
+        ("end-leaving", "", 30 / (NOON + 30)),
+        ("end-loading", "", 0),
     ],
 )
 def test_a_row_is_marked_from_a_hundredth_on(book: Seen, model: str, reasons: str, ratio: float) -> None:
@@ -151,7 +155,7 @@ def test_models_that_lose_more_than_a_hundredth_warn(book: Seen) -> None:
     severity, rows = book.data_test(CHECK, "model, doubted_tokens_ratio")
     assert (severity, sorted(rows)) == (
         "warn",
-        [("blind", 0.05), ("brief", 0.025), ("crashing", round(30 / 210, 3)), ("silent", 0.334)],
+        [("blind", 0.05), ("brief", 0.025), ("crashing", round(30 / 210, 3)), ("end-silent", 0.334)],
     )
 
 

@@ -114,12 +114,13 @@ engine_seconds as (
 
 ),
 
--- Prompts are counted for hours in which answers are not, or the reverse: one of them has a name there that is not known.
+-- Prompts of a model are counted for hours in which answers are not, or the reverse: one of them has another name there.
 half_counted as (
 
     select
         date,
         engine,
+        model,
         {% for own, other in [('input', 'output'), ('output', 'input')] -%}
         {{ var('grid_seconds') }} * sum(case when {{ own }}_tokens is null and {{ other }}_tokens > 0 then 1 else 0 end)
             as {{ own }}_seconds,
@@ -131,14 +132,15 @@ half_counted as (
         select
             date,
             engine,
+            model,
             interval_start_at,
             sum(case when token_class = 'input' then tokens end) as input_tokens,
             sum(case when token_class = 'output' then tokens end) as output_tokens
         from token_ledger
         where engine not like 'gateway:%'
-        group by date, engine, interval_start_at
+        group by date, engine, model, interval_start_at
     ) as intervals
-    group by date, engine
+    group by date, engine, model
     having count(input_tokens) > 0 and count(output_tokens) > 0
 
 ),
@@ -196,6 +198,12 @@ refuted_meters as (
         sum(unknown_seconds) as unknown_seconds
     from {{ ref('int_refuted_intervals') }}
     group by date, meter_scope, meter
+
+),
+
+clock_lags as (
+
+    select * from {{ ref('int_clock_lags') }}
 
 ),
 
@@ -314,9 +322,10 @@ engine_days as (
         engine,
         '{{ token_class }}' as token_class,
         cast(null as double) as unbooked_tokens,
-        {{ rounded_text(token_class ~ '_seconds') }} || ' s without its {{ token_class }} tokens' as evidence
+        {{ rounded_text('max(' ~ token_class ~ '_seconds)') }} || ' s without its {{ token_class }} tokens' as evidence
     from half_counted
     where {{ token_class }}_seconds >= 3600 and {{ token_class }}_ratio >= {{ doubt_threshold() }}
+    group by date, engine
     union all
     {% endfor -%}
     select
@@ -433,6 +442,20 @@ meter_doubts as (
             when basis = 'standstill' then 'its counter does not move' else 'its watts are below half of idle'
         end as evidence
     from refuted_meters
+    union all
+    select distinct
+        ledger.date,
+        'clocks_apart' as reason,
+        ledger.meter_scope,
+        ledger.meter,
+        dates.start_us as from_us,
+        dates.end_us as to_us,
+        'its watts are ' || {{ rounded_text('abs(clock_lags.lag_seconds)') }} || ' s '
+            || case when clock_lags.lag_seconds > 0 then 'later' else 'earlier' end || ' than the tokens of ' || clock_lags.engine
+        as evidence
+    from clock_lags
+    inner join dates on clock_lags.date = dates.date
+    inner join ledger on clock_lags.date = ledger.date and clock_lags.engine = ledger.engine
     union all
     select
         unplaced_meters.date,
