@@ -270,7 +270,7 @@ points = st.lists(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("store", [WarehouseStore, lambda: LakeStore(Lake(f"memory://{new_landing_id()}"))])
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(points, st.integers(0, 40))
 def test_a_merged_day_has_the_facts_of_a_day_that_came_at_once(
     store: Callable[[], Store], points: list[tuple[int, float]], cut: int

@@ -235,7 +235,7 @@ def test_dates_wait_until_they_are_booked_and_then_published(held: duckdb.DuckDB
 
 
 @pytest.mark.rest
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(st.integers(0, 6), st.lists(st.integers(0, 23), min_size=1, max_size=3, unique=True), min_size=1),
     st.permutations(range(7)),
