@@ -5,6 +5,8 @@
 {% set lags = [0] %}  {# in steps, the shortest first #}
 {% for steps in range(1, [3600 // (var('grid_seconds') * step), 1] | max + 1) %}{% do lags.extend([steps, -steps]) %}{% endfor %}
 {% set least_part = 0.05 %}  {# of the intervals: idle and productive energy change by as much #}
+{% set most_left = 0.4 %}  {# of the difference: what partly idle intervals at each change leave of it #}
+{% set at_work = 1.5 %}  {# times what the boards draw idle: of less the half-way line is noise #}
 
 with energy as (
 
@@ -38,7 +40,7 @@ watts as (
 
 ),
 
--- Of an engine that draws half as much again at work, and whose day has no hole.
+-- Of an engine whose watts show whether it works, and whose time has no hole.
 levels as (
 
     select
@@ -47,8 +49,9 @@ levels as (
         (min(watts) + max(watts)) / 2 as middle_watts
     from watts
     group by date, engine
-    having max(watts) >= 1.5 * min(watts)
-        and count(*) * {{ grid_us() }} = max({{ epoch_us('interval_start_at') }}) - min({{ epoch_us('interval_start_at') }}) + {{ grid_us() }}
+    having max(watts) >= {{ at_work }} * min(watts)
+        and (count(*) - 1) * {{ grid_us() }}
+            = max({{ epoch_us('interval_start_at') }}) - min({{ epoch_us('interval_start_at') }})
 
 ),
 
@@ -81,7 +84,8 @@ differences as (
             engine,
             is_busy,
             {% for lag in lags -%}
-            {{ 'lead' if lag >= 0 else 'lag' }}(is_high, {{ (lag * step) | abs }}) over engine_window as is_high_{{ loop.index }}{{ ',' if not loop.last }}
+            {{ 'lead' if lag >= 0 else 'lag' }}(is_high, {{ (lag * step) | abs }}) over engine_window
+                as is_high_{{ loop.index }}{{ ',' if not loop.last }}
             {% endfor %}
         from intervals
         window engine_window as (partition by date, engine order by interval_start_at)
@@ -93,13 +97,8 @@ differences as (
 least as (
 
     select
-        date,
-        engine,
-        apart_1 as apart,
-        least({% for lag in lags %}apart_{{ loop.index }}{{ ', ' if not loop.last }}{% endfor %}) as least_apart,
-        {% for lag in lags -%}
-        apart_{{ loop.index }}{{ ',' if not loop.last }}
-        {% endfor %}
+        *,
+        least({% for lag in lags %}apart_{{ loop.index }}{{ ', ' if not loop.last }}{% endfor %}) as least_apart
     from differences
 
 ),
@@ -109,7 +108,7 @@ found as (
     select
         date,
         engine,
-        apart,
+        apart_1 as apart,
         least_apart,
         case
             {% for lag in lags -%}
@@ -128,7 +127,7 @@ final as (
         lag_seconds
     from found
     where apart - least_apart >= {{ least_part }}
-        and least_apart <= 0.4 * apart
+        and least_apart <= {{ most_left }} * apart
         and abs(lag_seconds) > {{ var('grid_seconds') }}
 
 )

@@ -55,6 +55,7 @@ token_ledger as (
 
 ),
 
+-- The last interval of which is known what an engine did whose page ends.
 known_ends as (
 
     select
@@ -152,8 +153,7 @@ unmoved as (
         engine_days.date,
         engine_days.engine
     from (
-        select date, engine, sum(active_seconds) as active_seconds from {{ ref('energy_ledger') }}
-        where {{ in_run('date') }}
+        select date, engine, sum(active_seconds) as active_seconds from ledger
         group by date, engine
     ) as engine_days
     inner join (select date, engine from token_ledger group by date, engine having max(tokens) = 0) as counters
