@@ -36,8 +36,8 @@
     {{ return([
         'above_limit', 'clocks_apart', 'conflicting_role', 'hidden_processes', 'meters_disagree', 'no_counter', 'refuted_meter',
         'scraped_twice', 'second_name', 'token_counters_disagree', 'unaccounted_joules', 'unaccounted_tokens',
-        'unbalanced_joules', 'unbalanced_tokens', 'unclear_falls', 'uncounted_class', 'unplaced_meter', 'unread_gauge',
-        'unseen_tokens'
+        'unbalanced_joules', 'unbalanced_tokens', 'unclear_falls', 'unclear_shares', 'uncounted_class', 'unplaced_meter',
+        'unread_gauge', 'unseen_tokens'
     ]) }}
 {% endmacro %}
 
@@ -84,6 +84,7 @@
             or coalesce({{ tokens_ratio }}, 0) >= {{ doubt_threshold() }}
             or position('no_counter' in listed_reasons) > 0
             or position('unclear_falls' in listed_reasons) > 0
+            or (position('token_counters_disagree' in listed_reasons) > 0 and coalesce({{ tokens }}, 0) = 0)
             -- Nothing of its energy is booked, or how much is missing is unknown.
             or (position('refuted_meter' in listed_reasons) > 0 and (energy_joules is null or doubted_joules is null))
             then listed_reasons

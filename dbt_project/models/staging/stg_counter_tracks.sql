@@ -4,8 +4,9 @@
 -- one of ten or fewer are restarts (no row), and what is between is unknown. A process's values only rise; what takes
 -- more than eight of them is no counter. A fall to what its engine could not have counted since is a part that left a
 -- sum, and a rise like it is the part's return: what follows is counted from there. A page that shows 0 for a while and
--- then, in one step that its engine could not count, what it had or more, was blank: these zeros are left out. Where the
--- fleet file states deltas, they are added up. One row per date, series and sample of the date and of the hours beside it.
+-- then, in one step that its engine could not count, what it had or more, was blank, and so was one that has no process
+-- start meanwhile, and then the one that it had: these zeros are left out. Where the fleet file states deltas, they are
+-- added up. One row per date, series and sample of the date and of the hours beside it.
 {% set most_tracks = 8 %}
 {% set most_processes = 60 %}
 {% set most_blanks = 3 %}
@@ -265,8 +266,11 @@ falls as (
         case when risen < 0 and value > -risen and value > most_risen then 1 else 0 end as leaves_a_sum,
         case when risen > most_risen then 1 else 0 end as joins_a_sum,
         case when value = 0
-            and min(nullif(value, 0)) over from_here >= nullif(max(value) over until_here, 0)
-            and max(case when risen > most_risen then 1 else 0 end) over from_here = 1
+            and (
+                min(nullif(value, 0)) over from_here >= nullif(max(value) over until_here, 0)
+                and max(case when risen > most_risen then 1 else 0 end) over from_here = 1
+                or start_seconds is null and min(start_seconds) over from_here = latest_start_seconds
+            )
             then 1 else 0 end as is_blank
     from limited
     window

@@ -92,6 +92,13 @@ def blank(second: int) -> float:
     return 0 if 0 <= second - 12 * HOURS < 1_800 else A * (second + 100_000)
 
 
+AT_1970 = -moment(0)
+
+
+def is_zeroed(second: int) -> bool:
+    return 0 <= second - 12 * HOURS < 1_800
+
+
 def engines() -> dict[str, list[Series]]:
     mornings = 12 * HOURS
     return {
@@ -139,10 +146,22 @@ def engines() -> dict[str, list[Series]]:
             (OUTPUT, vllm("p-named-0", "p-named"), page(lambda s: 10 * s)),
             (INPUT, vllm("p-named-0", "p-named"), page(lambda s: 40 * s)[:720]),
             (INPUT, vllm("p-named-0", "p-named-b"), page(lambda s: 40 * s)[720:]),
+            # Twin: of a second model there are embeddings, which have no answers.
+            powered("p-embeds"),
+            (OUTPUT, vllm("p-embeds-0", "p-embeds"), page(lambda s: 10 * s)),
+            (INPUT, vllm("p-embeds-0", "p-embeds"), page(lambda s: 40 * s)),
+            (INPUT, vllm("p-embeds-0", "p-embeds-b"), page(lambda s: 40 * s)),
             *engine("p-neither", lambda s: A * (s % 7_200) + (500_000 if s // 60 % 120 < 4 and s // 60 % 2 else 0)),
             # A page of zeros for half an hour, of a process whose start is not known, and of one whose start is.
             *engine("p-blank", blank),
             *engine("p-blanked", blank, lambda _: -1_000),
+            # A small one, whose start is 0 as well meanwhile; its twin has another start afterwards.
+            *engine("p-zeroed", lambda s: 0 if is_zeroed(s) else s, lambda s: AT_1970 if is_zeroed(s) else -1_000),
+            *engine(
+                "p-renewed",
+                lambda s: s if s < mornings else max(s - mornings - 1_740, 0),
+                lambda s: AT_1970 if is_zeroed(s) else -1_000 if s < mornings else mornings + 1_740,
+            ),
             # Twins: one process at a time.
             *engine("p-hourly", lambda s: A * (s % HOURS)),
             *engine("p-crashing", lambda s: A * (s % 420)),
@@ -214,6 +233,7 @@ def booked(book: Seen, name: str) -> float | None:
         ("stated", sum(drawn(60 * minute) for minute in MINUTES[1:])),
         ("blank", A * 60 * LAST),
         ("blanked", A * 60 * LAST),
+        ("zeroed", 60 * LAST),
     ],
 )
 def test_each_process_is_counted_for_itself(book: Seen, name: str, tokens: float) -> None:
@@ -251,6 +271,8 @@ def test_what_is_no_counter_counts_nothing(book: Seen, name: str) -> None:
         # 719 steps until noon, and from 12:29 on.
         ("resting", A * 60 * 719 + A * (60 * LAST - 12 * HOURS - 1_740)),
         ("rushing", 900 * (60 * LAST - 12 * HOURS - 1_740)),
+        # Until 11:59, and from 12:29 on.
+        ("renewed", 60 * 719 + 60 * LAST - 12 * HOURS - 1_740),
     ],
 )
 def test_a_process_after_another_is_counted_from_its_start(book: Seen, name: str, tokens: float) -> None:
@@ -278,6 +300,21 @@ def test_a_row_says_what_of_it_is_in_doubt(book: Seen, name: str, reasons: str, 
         "select doubt_reasons, doubted_energy_ratio, doubted_tokens_ratio from marts.model_daily where deployment = ?",
         [f"llm/p-{name}"],
     ) == [(reasons, 0, pytest.approx(ratio))]
+
+
+def test_joules_that_two_names_of_one_model_share_are_in_doubt(book: Seen) -> None:
+    assert book.query(
+        "select model, string_agg(distinct doubt_reasons), max(doubted_energy_ratio) from marts.model_daily"
+        " where model like 'p-named%' or model like 'p-embeds%' group by model order by model"
+    ) == [
+        ("p-embeds", "", 0),
+        ("p-embeds-b", "", 0),
+        # A series ends at noon, as that of p-half does.
+        ("p-named", "unclear_shares,uncounted_class,unseen_tokens", 1),
+        ("p-named-b", "unclear_shares,uncounted_class,unseen_tokens", 1),
+    ]
+    ((evidence,),) = book.query("select evidence from marts.doubts where entity = 'GPU-p-named'")
+    assert evidence == "llm/p-named-0 counts prompts of one model and answers of another"
 
 
 def test_each_doubt_names_its_engine_and_what_to_do(book: Seen) -> None:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.planted import INPUT, OUTPUT, Samples, Series, moment, rising, vllm
+from tests.planted import ENERGY, INPUT, OUTPUT, Samples, Series, board, moment, pod, rising, vllm
 from tests.shapes import Seen, Shape, shape
 
 HOUR, HOURS_2 = 3_600, 7_200
@@ -38,6 +38,10 @@ def series() -> Iterable[Series]:
     yield from engine("wit-held", HELD)
     yield gateway("wit-held", 100)
     yield from engine("wit-logged", HELD)
+    # A page that holds what it had from before the date on.
+    yield from engine("wit-still", [(at, 500) for at, _ in WHOLE])
+    yield ENERGY, board("GPU-wit-still", "n-wit-still", **pod("wit-still")), rising(250_000, 0, HOURS_2)
+    yield gateway("wit-still", 100)
     # One of two replicas stops to count: the model lacks a quarter.
     yield from engine("wit-pair", HELD, pod="wit-pair-0")
     yield from engine("wit-pair", WHOLE, pod="wit-pair-1")
@@ -108,6 +112,7 @@ def book(shared_book: Callable[[Shape], Seen]) -> Seen:
     [
         ("llm/wit-held", "gateway:edge/wit-held has 720000 of the model's output tokens, its engines have 360000"),
         ("llm/wit-logged", "wit_edge has 720000 of the model's output tokens, its engines have 360000"),
+        ("llm/wit-still", "gateway:edge/wit-still has 720000 of the model's output tokens, its engines have 0"),
         ("llm/wit-pair-0", "gateway:edge/wit-pair has 1440000 of the model's output tokens, its engines have 1080000"),
         ("llm/wit-pair-1", "gateway:edge/wit-pair has 1440000 of the model's output tokens, its engines have 1080000"),
         ("llm/wit-twice", "gateway:edge/wit-twice has 720000 of the model's output tokens, its engines have 1440000"),
@@ -135,5 +140,6 @@ def test_the_rows_of_these_models_are_marked_and_no_others(book: Seen) -> None:
         ("wit-logged", 360_000, "token_counters_disagree"),
         ("wit-pair", 1_080_000, "token_counters_disagree"),
         ("wit-part", 720_000, ""),
+        ("wit-still", 0, "token_counters_disagree"),
         ("wit-twice", 1_440_000, "token_counters_disagree"),
     ]

@@ -115,6 +115,21 @@ engine_seconds as (
 
 ),
 
+model_intervals as (
+
+    select
+        date,
+        engine,
+        model,
+        interval_start_at,
+        sum(case when token_class = 'input' then tokens end) as input_tokens,
+        sum(case when token_class = 'output' then tokens end) as output_tokens
+    from token_ledger
+    where engine not like 'gateway:%'
+    group by date, engine, model, interval_start_at
+
+),
+
 -- Prompts of a model are counted for hours in which answers are not, or the reverse: one of them has another name there.
 half_counted as (
 
@@ -129,20 +144,30 @@ half_counted as (
             'sum(case when ' ~ own ~ '_tokens is null then ' ~ other ~ '_tokens end)', 'sum(' ~ other ~ '_tokens)'
         ) }} as {{ own }}_ratio{{ ',' if not loop.last }}
         {% endfor %}
+    from model_intervals
+    group by date, engine, model
+    having count(input_tokens) > 0 and count(output_tokens) > 0
+
+),
+
+-- One model of an engine has prompts alone, and another one answers alone: the engine's joules are shared by both names.
+halved_engines as (
+
+    select
+        date,
+        engine
     from (
         select
             date,
             engine,
-            model,
-            interval_start_at,
-            sum(case when token_class = 'input' then tokens end) as input_tokens,
-            sum(case when token_class = 'output' then tokens end) as output_tokens
-        from token_ledger
-        where engine not like 'gateway:%'
-        group by date, engine, model, interval_start_at
+            sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0)) as tokens,
+            max(case when input_tokens > 0 and output_tokens is null then 1 else 0 end)
+            * max(case when output_tokens > 0 and input_tokens is null then 1 else 0 end) as is_halved
+        from model_intervals
+        group by date, engine, interval_start_at
     ) as intervals
-    group by date, engine, model
-    having count(input_tokens) > 0 and count(output_tokens) > 0
+    group by date, engine
+    having sum(tokens * is_halved) > {{ doubt_threshold() }} * sum(tokens)
 
 ),
 
@@ -456,6 +481,18 @@ meter_doubts as (
     from clock_lags
     inner join dates on clock_lags.date = dates.date
     inner join ledger on clock_lags.date = ledger.date and clock_lags.engine = ledger.engine
+    union all
+    select distinct
+        ledger.date,
+        'unclear_shares' as reason,
+        ledger.meter_scope,
+        ledger.meter,
+        dates.start_us as from_us,
+        dates.end_us as to_us,
+        ledger.engine || ' counts prompts of one model and answers of another' as evidence
+    from halved_engines
+    inner join dates on halved_engines.date = dates.date
+    inner join ledger on halved_engines.date = ledger.date and halved_engines.engine = ledger.engine
     union all
     select
         unplaced_meters.date,
