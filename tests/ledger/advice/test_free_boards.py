@@ -33,7 +33,7 @@ from tests.planted import (
 END = 2 * DAY_SECONDS
 NOON = DAY_SECONDS + 12 * HOURS  # of the second day
 ACTIVITY = "DCGM_FI_DEV_GPU_UTIL"
-H100, A6000, B300 = "NVIDIA H100 80GB HBM3", "NVIDIA RTX A6000", "NVIDIA B300 SXM6 AC"
+H100, A6000, H200_NVL = "NVIDIA H100 80GB HBM3", "NVIDIA RTX A6000", "NVIDIA H200 NVL"
 MONTH = 730
 # Node -> site.
 NODES = {"w1": "west", "w2": "west", "e1": "east", "e2": "east", "n1": "north", "l1": "lab", "l2": "lab", "u1": "dark"}
@@ -101,7 +101,7 @@ def elsewhere() -> Iterator[Series]:
     yield serves("small-0")
     yield ENERGY, board("GPU-l-h100", "l1") | {"modelName": H100}, joules(90)
     yield ENERGY, board("GPU-l-a6000", "l1") | {"modelName": A6000}, joules(30)
-    yield ENERGY, board("GPU-l-b300", "l1") | {"modelName": B300}, joules(150)
+    yield ENERGY, board("GPU-l-nvl", "l1") | {"modelName": H200_NVL}, joules(150)
     # Its claimant is unknown: no exporter of its node maps pods.
     yield free("GPU-l-unknown", "l2", 60)
     # No meter: the boards report activity alone.
@@ -152,8 +152,8 @@ def test_which_boards_are_free_is_a_row_per_site_and_type(book: Book) -> None:
         ("dark", "a100-sxm4-80gb", "none", False, 1),
         ("east", "a100-sxm4-80gb", "board", False, 2),
         ("lab", "a6000", "board", False, 1),
-        ("lab", "b300-sxm-288gb", "board", False, 1),
         ("lab", "h100-sxm5-80gb", "board", False, 1),
+        ("lab", "h200-nvl-141gb", "board", False, 1),
         ("north", "a100-sxm4-80gb", "board", False, 1),
         ("west", "a100-sxm4-80gb", "board", False, 3),
         ("west", "a100-sxm4-80gb", "board", True, 1),
@@ -216,15 +216,15 @@ def test_the_mean_counts_boards_while_they_are_free(book: Book) -> None:
 
 def test_the_busiest_deployment_whose_engine_fits_on_one_node_is_named(book: Book) -> None:
     """At west `wide` needs four of one node. At east `none` is idle; `pair` is busier than `half`. At the lab the
-    boards' types differ from the only deployment's: a B300 and an H100 have its 80 GB, an A6000 has 48."""
+    boards' types differ from the only deployment's: an H200 and an H100 have its 80 GB, an A6000 has 48."""
     columns = "site, device_type, fitting_deployment, fitting_gpus_per_engine, fitting_engines, fitting_basis"
     small = ("llm/model-small-0", 1, 1, "busiest_of_other_device_type")
     assert rows(book, columns, "not is_spare") == [
         ("dark", "a100-sxm4-80gb", "llm/model-dark-0", 1, 1, "busiest_of_device_type"),
         ("east", "a100-sxm4-80gb", "llm/model-pair-0", 2, 1, "busiest_of_device_type"),
         ("lab", "a6000", None, None, None, None),
-        ("lab", "b300-sxm-288gb", *small),
         ("lab", "h100-sxm5-80gb", *small),
+        ("lab", "h200-nvl-141gb", *small),
         ("north", "a100-sxm4-80gb", None, None, None, None),
         ("west", "a100-sxm4-80gb", "llm/model-chat-0", 1, 3, "busiest_of_device_type"),
     ]
@@ -263,8 +263,8 @@ def test_a_rate_that_holds_the_electricity_is_not_charged_with_it_again(book: Bo
 
 
 def test_what_has_no_reference_or_rate_is_unknown(book: Book) -> None:
-    """No figure of a B300's bare idle is known; an A6000 has no rate."""
-    ((watts, bare),) = rows(book, "mean_watts, bare_idle_watts", "device_type = 'b300-sxm-288gb'")
+    """No figure of an H200 NVL's bare idle is known; an A6000 has no rate."""
+    ((watts, bare),) = rows(book, "mean_watts, bare_idle_watts", "device_type = 'h200-nvl-141gb'")
     assert (watts, bare) == (pytest.approx(150, rel=1e-6), None)
     columns = "energy_cost_usd_month, capacity_cost_usd_month, cost_usd_month, saving_usd_month_if_switched_off"
     (found,) = rows(book, columns, "device_type = 'a6000'")

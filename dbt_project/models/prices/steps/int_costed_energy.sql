@@ -47,8 +47,11 @@ factored as (
         prices.usd_per_gpu_hour,
         coalesce(prices.includes_energy, false) as rate_includes_energy,
         coalesce(ledger.unknown_reason <> 'over_max_spread', true) as is_charged,
-        device_types.idle_watts_loaded,
-        device_types.idle_watts_bare,
+        -- Where only bare watts are known, a sum over loaded and empty boards would have half.
+        case
+            when ledger.state <> 'unallocated' then device_types.idle_watts_loaded
+            when device_types.idle_watts_loaded is not null then device_types.idle_watts_bare
+        end as reference_idle_watts,
         device_types.embodied_kgco2e,
         device_types.embodied_life_years,
         meter_errors.energy_error_ratio,
@@ -137,8 +140,7 @@ final as (
             when facility_kwh * location_gco2e_per_kwh is null and not is_unplaced then energy_joules
             else {{ exact('0') }}
         end as carbon_unknown_joules,
-        {{ exact("case when state = 'unallocated' then idle_watts_bare else idle_watts_loaded end * cast(covered_seconds as double)") }}
-        as reference_idle_joules,
+        {{ exact("reference_idle_watts * cast(covered_seconds as double)") }} as reference_idle_joules,
         covered_seconds - unknown_seconds as known_seconds,
         {{ exact('cast(energy_joules as double) * energy_error_ratio') }} as error_joules
     from priced
