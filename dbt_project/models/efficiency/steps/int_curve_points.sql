@@ -87,7 +87,8 @@ window_engines as (
 
 ),
 
--- Watts, J/token and tok/s of one accelerator, so that a deployment that grows or shrinks stays on one curve.
+-- Watts, J/token and tok/s of one accelerator, so that a deployment that grows or shrinks stays on one curve. No work
+-- takes 0 J: its best load would be none.
 rated as (
 
     select
@@ -96,7 +97,7 @@ rated as (
         {{ ratio('joules', 'tokens') }} as joules_per_token,
         {{ ratio('joules', 'gpu_seconds') }} as watts_per_gpu
     from points
-    where tokens > 0 and gpu_seconds > 0
+    where tokens > 0 and gpu_seconds > 0 and joules > 0
 
 ),
 
