@@ -330,7 +330,8 @@ def checked_tokens(
 ) -> dict[str, Any]:
     """The token columns of a request whose input includes its cached part; Reject when a part exceeds its whole.
 
-    `basis` is who counted: "reported" by the server or gateway, "client_counted" by a load test's own tokenizer.
+    `basis` is who counted: "reported" by the server or gateway, "contradicted" by the same row's total, or
+    "client_counted" by a load test's own tokenizer.
     """
     if input_count is not None and (read or 0) + (written or 0) > input_count:
         raise Reject(

@@ -166,7 +166,7 @@ def usage_tokens(usage: Any) -> dict[str, Any]:
     its names are of none, or a part exceeds its whole.
 
     A part that the row's own total shows within its whole, or beside it, is so whatever the API documents; where no
-    reading has that total, the API's counts.
+    reading has that total, the API's counts, and their basis is "contradicted".
     """
     if usage is None:
         usage = {}
@@ -205,7 +205,10 @@ def token_columns(
         asked += sum(parts[part] or 0 for part in beside if part != REASONING)
     if made is not None and REASONING in beside:
         made += parts[REASONING] or 0
-    return checked_tokens(asked, parts[READ], parts[WRITTEN], made, parts[REASONING], basis="reported")
+    # A request that failed may have a prompt and a total of 0.
+    is_right = not total or asked is None or made is None or asked + made == total
+    basis = "reported" if is_right else "contradicted"
+    return checked_tokens(asked, parts[READ], parts[WRITTEN], made, parts[REASONING], basis=basis)
 
 
 def _fits(dialect: Dialect, usage: Mapping[str, Any]) -> bool:
