@@ -207,6 +207,15 @@ def compression_of(path: str) -> str | None:
     return "zstd" if begins == _ZSTD or path.endswith(".zst") else None
 
 
+def is_parquet(path: str) -> bool:
+    """By how a file begins, or its name. Whoever reads it finds why it cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(4) == b"PAR1" or path.endswith(".parquet")
+    except OSError:
+        return path.endswith(".parquet")
+
+
 class _Expanding:
     """A packed file whose reading stops before it fills memory or disk."""
 

@@ -27,9 +27,11 @@ from collectors.recognition.spans import moments, usual_step_seconds
 from collectors.samples import SourceError, microseconds
 
 ROWS_OF_PARQUET = 2_000
+SHOWN_COLUMNS = 12
 _TIMES = ("observed_at", "timestamp", "ts_utc", "time", "ts", "datetime", "date_time", "at", "time_s")
 _NODES = ("node", "hostname", "host", "instance")
 _WATTS = ("watts", "power_watts", "power_w", "wall_watts", "power", "wall_power_watts")
+_SIDES = ("output", "input")
 _TOKENS = ("input_tokens_total", "output_tokens_total")
 _GPU = re.compile(
     r"(?:gpu|board|card|device)[ _-]?(\d+)(?:[ _-]?(?:power|watts|w|power_w|power_watts))?", re.IGNORECASE
@@ -142,20 +144,48 @@ def table(opening: Opening) -> RecognisedFile | None:
 
 
 def mapping_of(opening: Opening) -> str:
-    """How the entry of a CSV with a column of times begins, for whoever knows what its numbers are; else empty."""
+    """What the columns of a CSV look like and, of one with a column of times, how its entry begins for whoever knows
+    what its numbers are; empty where it is no CSV."""
     rows = opening.cells()
-    plain = {bare(name)[0].lower(): name for name in reversed(rows[0])} if rows else {}
-    time = next((plain[name] for name in _TIMES if name in plain), None)
-    body = [row for row in rows[1:] if len(row) == len(rows[0])]
-    held = {name: [row[at] for row in body] for at, name in enumerate(rows[0])} if rows else {}
-    numbers = [name for name, cells in held.items() if name != time and any(cell[:1].isdigit() for cell in cells)]
-    value = next((n for n in numbers if (bare(n)[1] or unit_of_cells(held[n]) or "W") in ("W", "kW", "mW")), None)
-    if time is None or value is None:
+    header = rows[0] if rows else []
+    body = [row for row in rows[1:] if len(row) == len(header)]
+    if len(header) < 2 or not all(header) or not body:
         return ""
+    held = {name: [row[at] for row in body] for at, name in enumerate(header)}
+    plain = {bare(name)[0].lower(): name for name in reversed(header)}
+    time = next((plain[name] for name in _TIMES if name in plain), None)
+    looks = {name: "times" if name == time else _look(name, cells) for name, cells in held.items()}
+    shown = f". Its columns are {', '.join(f'{name} ({look})' for name, look in list(looks.items())[:SHOWN_COLUMNS])}"
+    values = {f"{side}_tokens_total": plain[f"{side}_tokens"] for side in _SIDES if f"{side}_tokens" in plain}
+    counts = [*values.values()]
+    if not values:
+        watts = [name for name, look in looks.items() if look.partition(" ")[0] in ("numbers", "W", "kW", "mW")]
+        values = {"nvml_power_watts": watts[0]} if watts else {}
+    if time is None or not values:
+        return shown
+    labels = {label: plain[label] for label in ("model", "engine", "node") if label in plain}
+    stated = f", labels: {_braced(labels)}" if labels else ""
+    is_delta = counts and len(body) > 1 and all(looks[name] == "numbers" for name in counts)
+    how = ", temporality: delta" if is_delta else ""
     return (
-        f". If a column is power or tokens, write under sources, kind: files, {{path: {Path(opening.path).name}, time:"
-        f" {time}, values: {{nvml_power_watts: {value}}}}} (docs/sources/wall_meter.md)"
+        f"{shown}. If one is power or tokens, write under sources, kind: files{how}, {{path: {Path(opening.path).name},"
+        f" time: {time}{stated}, values: {_braced(values)}}} (docs/sources/wall_meter.md)"
     )
+
+
+def _look(name: str, cells: Sequence[str]) -> str:
+    """The unit of a column, whether its numbers rise, or that it has texts."""
+    if unit := bare(name)[1] or unit_of_cells(cells):
+        return unit
+    try:
+        numbers = [float(cell) for cell in cells if cell]
+    except ValueError:
+        return "texts"
+    return "numbers that rise" if numbers == sorted(numbers) and len({*numbers}) > 1 else "numbers"
+
+
+def _braced(mapping: Mapping[str, str]) -> str:
+    return f"{{{', '.join(f'{key}: {value}' for key, value in mapping.items())}}}"
 
 
 def _table(

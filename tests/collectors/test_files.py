@@ -271,7 +271,7 @@ def test_errors_name_file_column_and_what_there_is(tmp_path):
     pq.write_table(pa.table({"node": ["n"], "at": [5], "watts": [1.0]}), tmp_path / "p.parquet")
     with pytest.raises(SourceError, match=r"p\.parquet: column 'at' is int64: set its time_unit"):
         collected(FileMapping(str(tmp_path / "p.parquet"), **WALL))
-    with pytest.raises(SourceError, match=r"p\.txt: not a \.csv"):
+    with pytest.raises(SourceError, match=r"p\.txt: no column 'at'; there are 'x'"):
         collected(FileMapping(written(tmp_path / "p.txt", "x"), **WALL))
 
 
