@@ -253,7 +253,7 @@ def test_each_shape_is_known_by_its_content(tmp_path: Path, text: str, format_: 
         ('{"PowerControl": [{"PowerConsumedWatts": 812}]}', "is one reading of a BMC: record it with redfish_exporter"),
         (
             "time,load\n2026-10-01T08:00:00Z,5\n",
-            "is of no known format; it begins with 'time,load'. Its columns are time (times), load (numbers). If one is"
+            "is of no known format; it begins with 'time,load'. Its columns are time (times), load (numbers). If one"
             " power or tokens, write under sources, kind: files, {path: some.log, time: time, values:"
             " {nvml_power_watts: load}} (docs/sources/wall_meter.md)",
         ),
@@ -261,7 +261,8 @@ def test_each_shape_is_known_by_its_content(tmp_path: Path, text: str, format_: 
         (
             "time,model,engine,output_tokens,input_tokens\n2026-10-01T08:00:00Z,m,e,5,9\n2026-10-01T08:00:10Z,m,e,9,9\n",
             "is of no known format; it begins with 'time,model,engine,output_tokens,input_tokens'. Its columns are time"
-            " (times), model (texts), engine (texts), output_tokens (numbers that rise), input_tokens (numbers). If one is power or tokens, write under sources, kind: files, {path: some.log, time: time, labels:"
+            " (times), model (texts), engine (texts), output_tokens (numbers that rise), input_tokens (numbers). If one"
+            " is power or tokens, write under sources, kind: files, {path: some.log, time: time, labels:"
             " {model: model, engine: engine}, values: {output_tokens_total: output_tokens, input_tokens_total:"
             " input_tokens}} (docs/sources/wall_meter.md)",
         ),
