@@ -183,6 +183,7 @@ def moment(hour: int, minute: int = 0, second: float = 0) -> datetime:
         ("at,engine,output_tokens_total\n2026-10-01T08:00:00Z,e,5\n", "token_log", "token samples"),
         ("timestamp,GPU0 [W],GPU1 [W]\n1790841600.1,199.9,256.5\n", "boards_side_by_side", "power samples"),
         ("timestamp,GPU 0,GPU 1\n1790841600.1,199.9 W,256.5 W\n", "boards_side_by_side", "power samples"),
+        ("time,GPU0 [mW]\n2026-10-01T08:00:00Z,5\n", "boards_side_by_side", "power samples"),
         # rocm-smi, whose second column of watts has none; xpu-smi; and boards by their uuid.
         (
             "timestamp,device,Max Power (W),Current Socket Power (W),Average Graphics Package Power (W)\n"
@@ -199,7 +200,7 @@ def moment(hour: int, minute: int = 0, second: float = 0) -> datetime:
         ("# HELP up Is it.\n# TYPE up gauge\nup 1\n", "metrics_page", "metrics page"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("how", ["plain", "gz", "zst", "Windows", "BOM"])
+@pytest.mark.parametrize("how", ["plain", "gz", "zst", "Windows", "BOM", "UTF-16"])
 def test_each_shape_is_known_by_its_content(tmp_path: Path, text: str, format_: str, kind: str, how: str) -> None:
     (tmp_path / "x").write_bytes(packed(text, how))
     found = recognised_file(str(tmp_path / "x"))
@@ -232,7 +233,6 @@ def test_each_shape_is_known_by_its_content(tmp_path: Path, text: str, format_: 
             "has columns GPU 0, GPU 1 without a unit: degrees or percent of boards, or watts? If they are watts, write",
         ),
         ("time,device,Power Limit (W)\n2026-10-01T08:00:00Z,card0,300\n", "is of no known format; it begins with"),
-        ("time,GPU0 [mW]\n2026-10-01T08:00:00Z,5\n", "is of no known format; it begins with 'time,GPU0 [mW]'"),
         ("index, power.draw [W]\n0, 20 W\n", "has no column timestamp: add timestamp to --query-gpu"),
         (":::MLLOG {}\n", "is MLPerf LoadGen's detail log"),
         ("| NVIDIA-SMI 580.1   Driver |\n", "is nvidia-smi's table for people; log with `nvidia-smi --query-gpu"),
@@ -254,7 +254,7 @@ def test_each_shape_is_known_by_its_content(tmp_path: Path, text: str, format_: 
         (
             "time,load\n2026-10-01T08:00:00Z,5\n",
             "is of no known format; it begins with 'time,load'. Its columns are time (times), load (numbers). If one"
-            " power or tokens, write under sources, kind: files, {path: some.log, time: time, values:"
+            " is power or tokens, write under sources, kind: files, {path: some.log, time: time, values:"
             " {nvml_power_watts: load}} (docs/sources/wall_meter.md)",
         ),
         # Tokens are no watts; two rows show whether they count on.
