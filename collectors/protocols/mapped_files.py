@@ -35,7 +35,7 @@ LOOKED_AT = 1_000  # rows of a file in which the unit of its cells is looked for
 class FileMapping:
     """Which column of a file is what. ValueError unless it is either wide (`values`) or long (`metric` and `value`).
 
-    `path` is a CSV (also packed by gzip or zstd) or Parquet file, or a glob of such. `time` is a timestamp, ISO text (without an
+    `path` is a CSV (also packed) or Parquet file, or a glob of such. `time` is a timestamp, ISO text (without an
     offset it is of `time_zone`), or a number of `time_unit` since the epoch or `starts_at`. `labels` maps label name to
     column; `labels_json` names a column of JSON objects or of Arrow maps; `constant_labels` are added. `values` maps
     metric to column. `rows_are` boards: the rows of one time and equal labels are the boards of a host in order, and

@@ -6,6 +6,7 @@ that is `pipelines.fleet.money.focus_exports`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +22,8 @@ from collectors.rows import Reject, Rejects, number_of, readable
 from collectors.samples import SourceError
 from collectors.text_files import csv_rows, is_parquet
 
+# What of a folder is an export.
+FILES = re.compile(r"\.(csv|csv\.gz|parquet)$")
 NEEDED = (
     *("BilledCost", "BillingAccountId", "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart"),
     *("ChargeCategory", "ChargePeriodEnd", "ChargePeriodStart", "EffectiveCost", "PricingQuantity", "PricingUnit"),
