@@ -36,7 +36,6 @@ _OFFSET = r":.*(Z|[+-]\d\d(:?\d\d)?)$"
 _ISO_TEXT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?)?(Z|[+-]\d\d(:?\d\d)?)$"
 # Year first with slashes, as nvidia-smi writes it, has one meaning only; 07/08/2026 has two and is not read.
 _SLASHES = r"^(\d{4})/(\d\d)/(\d\d)"
-_UNIT_IN_NAME = re.compile(r"\[([^\[\]]+)\]\s*$")
 
 
 def is_text(column: pa.Array) -> bool:
@@ -123,12 +122,6 @@ def numbers(column: pa.Array, unit: str | None = None) -> tuple[np.ndarray, np.n
         values = column.cast(pa.float64(), safe=False)
     is_present = values.is_valid().to_numpy(zero_copy_only=False)
     return pc.fill_null(values, np.nan).to_numpy(), is_present
-
-
-def unit_of(column_name: str) -> str | None:
-    """The unit that a column's name states in brackets and its cells may repeat: W of `power.draw [W]`."""
-    found = _UNIT_IN_NAME.search(column_name)
-    return found[1].strip() if found else None
 
 
 def numbers_and_texts(column: pa.Array, unit: str | None = None) -> tuple[bool, str | None]:

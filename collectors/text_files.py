@@ -5,6 +5,7 @@ Add here what any reader of logs and results needs of a file. Keep out what is i
 
 from __future__ import annotations
 
+import codecs
 import csv
 import glob
 import gzip
@@ -158,22 +159,30 @@ def document(path: str) -> Any:
 
 
 def documents(path: str) -> Iterator[Any]:
-    """The values of a file of JSON, one or several after each other. SourceError names the place where it stops being
-    JSON, after those before it."""
+    """The values of a file of JSON, one or several after each other; of a list that is cut off, its own values.
+    SourceError names the place where it stops being JSON, after those before it."""
     held = _whole(path)
     try:
         yield orjson.loads(held.removeprefix(_BOM))
         return
     except orjson.JSONDecodeError:
         text = held.decode("utf-8-sig", "replace")
-    decoder, at = json.JSONDecoder(), 0
+    decoder, at, is_in_list = json.JSONDecoder(), 0, False
     while begins := _NOT_BLANK.search(text, at):
+        if is_in_list and begins[0] == ",":
+            at = begins.end()
+            continue
         try:
             value, at = decoder.raw_decode(text, begins.start())
         except (json.JSONDecodeError, RecursionError) as error:
+            if begins[0] == "[" and not is_in_list:
+                at, is_in_list = begins.end(), True
+                continue
             line = text.count("\n", 0, begins.start()) + 1
             raise SourceError(f"{path}:{line}", None, f"is not JSON from here on ({error})") from error
         yield value
+    if is_in_list:
+        raise SourceError(path, None, "is not JSON at its end: a list is cut off")
 
 
 def _whole(path: str) -> bytearray:
@@ -205,6 +214,44 @@ def compression_of(path: str) -> str | None:
     if begins[:2] == b"\x1f\x8b" or (begins != _ZSTD and path.endswith(".gz")):
         return "gzip"
     return "zstd" if begins == _ZSTD or path.endswith(".zst") else None
+
+
+def is_parquet(path: str) -> bool:
+    """By how a file begins, or its name. Whoever reads it finds why it cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(4) == b"PAR1" or path.endswith(".parquet")
+    except OSError:
+        return path.endswith(".parquet")
+
+
+def is_utf16(path: str) -> bool:
+    """Whether it begins as what PowerShell's `>` writes."""
+    with Path(path).open("rb") as file:
+        return file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+class _Recoded:
+    """A file of UTF-16, read as UTF-8."""
+
+    def __init__(self, path: str) -> None:
+        self._file = Path(path).open("rb")  # noqa: SIM115 (closed by close)
+        self._decoder = codecs.getincrementaldecoder("utf-16")("replace")
+
+    def __enter__(self) -> _Recoded:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def read(self, size: int) -> bytes:
+        while block := self._file.read(size):
+            if text := self._decoder.decode(block):
+                return text.encode("utf-8", "replace")
+        return self._decoder.decode(b"", final=True).encode("utf-8", "replace")
 
 
 class _Expanding:
@@ -242,7 +289,7 @@ class WholeLines:
         self._given = 0
         # Arrow unpacks three times as fast as Python, and gives nothing of the block in which a file breaks off.
         self._compression = compression_of(path)
-        self._file: Any = pa.input_stream(path, compression=self._compression)
+        self._file: Any = _Recoded(path) if is_utf16(path) else pa.input_stream(path, compression=self._compression)
         self._is_arrow = True
         self._ready, self._tail, self._is_over = b"", b"", False
         self._before, self._left = start, end
@@ -304,10 +351,12 @@ class WholeLines:
             self.damage, self._is_over = str(error), True
 
 
-def unpacked(path: str) -> BinaryIO | _Expanding:
-    """A file whose bytes are read as they were before it was packed."""
+def unpacked(path: str) -> BinaryIO | _Expanding | _Recoded:
+    """A file whose bytes are read as they were before it was packed; those of UTF-16 as UTF-8."""
     compression = compression_of(path)
-    return Path(path).open("rb") if compression is None else _Expanding(path, compression)
+    if compression is None:
+        return _Recoded(path) if is_utf16(path) else Path(path).open("rb")
+    return _Expanding(path, compression)
 
 
 def blocks(

@@ -24,7 +24,7 @@ _EPOCHS: Sequence[tuple[float, float, TimeUnit]] = (
 )  # fmt: skip
 _OFFSET = re.compile(r"\d:\d.*(Z|[+-]\d\d(:?\d\d)?)$")
 _DATED = re.compile(r"\d{4}[-/]\d\d[-/]\d\d")
-_UNIT_OF_CELL = re.compile(r"^[-+]?[0-9.]+(?:[eE][-+]?\d+)?\s*([A-Za-z%µ/°][\w%µ/°²³·]*)$")
+_UNIT_OF_CELL = re.compile(r"^[-+]?[0-9.]+(?:[eE][-+]?\d+)?\s*((?![eE][-+]?\d)[A-Za-z%µ/°][\w%µ/°²³·]*)$")
 _IN_BRACKETS = re.compile(r"\s*[\[(]([^\[\]()]+)[\])]\s*$")
 # What one of a unit is in watts, joules, bytes or as a ratio.
 FACTORS = {
@@ -32,6 +32,8 @@ FACTORS = {
     "J": 1.0, "mJ": 1e-3, "uJ": 1e-6, "µJ": 1e-6, "kJ": 1e3, "Wh": 3600.0, "kWh": 3.6e6,
     "%": 0.01, "B": 1.0, "KiB": 1024.0, "MiB": 1048576.0, "GiB": 1073741824.0, "MB": 1048576.0, "GB": 1073741824.0,
 }  # fmt: skip
+UNITS_OF_POWER = frozenset(unit for unit in FACTORS if unit.endswith("W"))
+UNITS_OF_ENERGY = frozenset(unit for unit in FACTORS if unit.endswith(("J", "Wh")))
 
 
 @dataclass(frozen=True)

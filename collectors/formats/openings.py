@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from collectors.samples import SourceError
-from collectors.text_files import WholeLines, compression_of, unpacked
+from collectors.text_files import WholeLines, compression_of, is_utf16, unpacked
 
 OPENING_BYTES = 64 << 10
 ENDING_BYTES = 16 << 10
@@ -70,7 +70,7 @@ def opening_of(path: str, most_bytes: int = OPENING_BYTES) -> Opening:
             while len(head) <= most_bytes and (block := file.read(most_bytes + 1 - len(head))):
                 head += block
         is_whole = len(head) <= most_bytes
-        ending = b"" if is_whole or compression_of(path) else _ending(path)
+        ending = b"" if is_whole or compression_of(path) or is_utf16(path) else _ending(path)
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         raise SourceError(path, None, f"cannot be read: {error}") from error
     held = head[:most_bytes]
@@ -96,8 +96,6 @@ def headers(path: str, header: re.Pattern[str]) -> Iterator[tuple[int, Opening]]
 
 
 def _text(held: bytes) -> str:
-    if held[:2] in (b"\xff\xfe", b"\xfe\xff"):  # what PowerShell's `>` writes
-        return held.decode("utf-16", "replace")
     return held.decode("utf-8-sig", "replace")
 
 

@@ -18,7 +18,7 @@ from collectors.cells import NO_TIME
 from collectors.formats.layouts import LAYOUTS, measured
 from collectors.protocols.mapped_files import FileMapping, MappedFile
 from collectors.samples import SourceError, Window
-from collectors.text_files import WholeLines
+from collectors.text_files import WholeLines, is_parquet
 
 CSV_BLOCK_BYTES = 8 << 20
 HEADER_CHARACTERS = 1 << 16
@@ -34,14 +34,12 @@ def record_batches(file: MappedFile) -> Iterator[pa.RecordBatch]:
     layout = file.mapping.layout
     if layout in LAYOUTS:
         return (rows for rows in LAYOUTS[layout](file) if rows.num_rows)
-    if file.path.endswith(".parquet"):
+    if is_parquet(file.path):
         return _parquet_batches(file)
-    if layout == "csv":
-        rows_of_log = (measured(_without_headers(held, file.mapping.time), file) for held in _csv_batches(file))
-        return (rows for rows in rows_of_log if rows.num_rows)
-    if file.path.endswith((".csv", ".csv.gz", ".csv.zst")):
+    if layout != "csv":
         return _csv_batches(file)
-    raise SourceError(file.path, None, "not a .csv, .csv.gz, .csv.zst or .parquet file")
+    rows_of_log = (measured(_without_headers(held, file.mapping.time), file) for held in _csv_batches(file))
+    return (rows for rows in rows_of_log if rows.num_rows)
 
 
 def _found_columns(file: MappedFile, present: Sequence[str]) -> dict[str, str]:

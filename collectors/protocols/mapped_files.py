@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from collectors import cells
 from collectors.cells import NO_TIME
+from collectors.formats.found_columns import FACTORS, UNITS_OF_ENERGY, UNITS_OF_POWER, bare, unit_of_cells
 from collectors.protocols.rows_of_a_moment import MOST_BOARDS, Moments, missing_identity
 from collectors.rows import SHOWN_ROWS
 from collectors.samples import Batch, Family, SourceError, Window, microseconds, sample_batch
@@ -25,13 +26,16 @@ from collectors.series import SeriesRegister
 Part = tuple[int, int | None]  # [first, end) byte of a file as it was before it was packed
 Key = tuple[str | None, ...]  # the cells of one row in the text columns, and its place among `rows_are`
 INDEX = "index"
+# Ending of the name of a metric -> the units of columns that are read as it.
+_UNITS = {"_watts": UNITS_OF_POWER, "_joules": UNITS_OF_ENERGY}
+LOOKED_AT = 1_000  # rows of a file in which the unit of its cells is looked for
 
 
 @dataclass(frozen=True)
 class FileMapping:
     """Which column of a file is what. ValueError unless it is either wide (`values`) or long (`metric` and `value`).
 
-    `path` is a .csv (also .gz, .zst) or .parquet file, or a glob of such. `time` is a timestamp, ISO text (without an
+    `path` is a CSV (also packed) or Parquet file, or a glob of such. `time` is a timestamp, ISO text (without an
     offset it is of `time_zone`), or a number of `time_unit` since the epoch or `starts_at`. `labels` maps label name to
     column; `labels_json` names a column of JSON objects or of Arrow maps; `constant_labels` are added. `values` maps
     metric to column. `rows_are` boards: the rows of one time and equal labels are the boards of a host in order, and
@@ -129,6 +133,7 @@ class MappedFile:
         self._unknown = unknown
         self._ids: dict[tuple[str, Key], int | None] = {}
         self._unreadable: set[Key] = set()
+        self._cell_units: dict[str, str] = {}
         self._last_us = NO_TIME
         self.has_rows = False
         self._rows = 0  # given so far
@@ -237,6 +242,7 @@ class MappedFile:
         column = rows.column(self.mapping.time)
         if not self.has_rows:
             self.has_rows, self._first_time = True, cells.cell(column, 0)
+            self._look_for_units(rows)
         try:
             return cells.times_us(column, self.mapping.time_form)
         except TypeError as unreadable:
@@ -264,8 +270,34 @@ class MappedFile:
             elif first is None:
                 self._numberless[column] = text
 
+    def _look_for_units(self, rows: pa.RecordBatch) -> None:
+        """SourceError where a metric of power or energy is mapped to cells of something else, such as degrees."""
+        for metric, column in self.mapping.values.items():
+            known = next((units for ending, units in _UNITS.items() if metric.endswith(ending)), None)
+            held = rows.column(column)[:LOOKED_AT]
+            texts = [text.strip() for text in held.to_pylist() if text] if cells.is_text(held) else []
+            found = unit_of_cells(texts)
+            # One odd cell shows no unit of the others.
+            if found is not None and sum(text.endswith(found) for text in texts) * 2 > len(texts):
+                self._cell_units[column] = found
+            else:
+                found = None
+            if known is not None and found is not None and found not in known and metric not in self.mapping.factors:
+                unit = metric.rpartition("_")[2]
+                reason = f"column {column!r} is in {found}, expected {unit}. Correct `values` in the fleet file"
+                raise SourceError(self.path, None, reason)
+
     def _unit(self, column: str) -> str | None:
-        return self.mapping.units.get(column) or cells.unit_of(self.columns.get(column, column))
+        stated = self.mapping.units.get(column) or bare(self.columns.get(column, column))[1]
+        return stated or self._cell_units.get(column)
+
+    def _factor(self, metric: str, column: str) -> float:
+        """What a metric's column is multiplied by: a format knows it, else the units show it."""
+        if metric in self.mapping.factors:
+            return self.mapping.factors[metric]
+        known = next((units for ending, units in _UNITS.items() if metric.endswith(ending)), frozenset())
+        unit = self._unit(column)
+        return FACTORS[unit] if unit in known else 1.0
 
     def _placed(self, times_us: np.ndarray, is_timed: np.ndarray) -> np.ndarray:
         """Times with those that are missing taken from the row before, or, at the file's start, after."""
@@ -284,7 +316,7 @@ class MappedFile:
         times_us: np.ndarray,
     ) -> Iterator[Batch]:
         values, is_present = cells.numbers(rows.column(column), self._unit(column))
-        factor = self.mapping.factors.get(keys[0][0], 1.0) if keys else 1.0
+        factor = self._factor(keys[0][0], column) if keys and not self.mapping.metric else 1.0
         values = values if factor == 1.0 else values * factor
         families = [self._families.get(metric) for metric, _ in keys]
         ids_of_codes = np.array([self._series_id(metric, key) or 0 for metric, key in keys], dtype=np.int64)

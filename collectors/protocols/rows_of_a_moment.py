@@ -17,7 +17,7 @@ from collectors.samples import SourceError
 # More boards than any host has: a time column of whole days looks like thousands of them.
 MOST_BOARDS = 1024
 # Distances within a tick and between ticks differ by so much at least; ticks are so many, so alike, and so short.
-_JUMP, _FEWEST_TICKS, _ALIKE, _SHORT = 3, 4, 0.5, 0.5
+_JUMP, _FEWEST_TICKS, _ALIKE, _SHORT, _MILLISECONDS_US = 3, 4, 0.5, 0.5, 20_000
 # The last moment of a batch is held back for the next one, up to so many rows.
 HELD_ROWS = 1 << 16
 # Columns that name a board, or what else a row is of, as logs write them; the best first.
@@ -112,6 +112,11 @@ def least_gap_us(times_us: np.ndarray) -> int:
         lasted = np.add.reduceat(gaps[: parted[-1] + 1], parted[:-1] + 1) - gaps[parted[1:]]
         steps = lasted + gaps[parted[1:]]
         if usual > 1 and np.mean(rows == usual) >= _ALIKE and np.median(lasted) <= _SHORT * np.median(steps):
+            return int(sizes[jump]) + 1
+    # Of fewer ticks, such as those before a second header, all have equally many rows, milliseconds apart.
+    for jump in jumps[::-1]:
+        rows = np.diff([-1, *np.flatnonzero((gaps > sizes[jump]) | (gaps < 0)), len(gaps)])
+        if len(rows) <= _FEWEST_TICKS and rows.min() == rows.max() > 1 and sizes[jump] <= _MILLISECONDS_US:
             return int(sizes[jump]) + 1
     return 0
 

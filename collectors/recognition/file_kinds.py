@@ -30,7 +30,7 @@ def _recognised(opening: Opening) -> RecognisedFile:
         return RecognisedFile(opening.path, None, "unknown", reason="is empty")
     if opening.head[:4] == b"PAR1":
         return parquet(opening)
-    if b"\0" in opening.head[:4096] and opening.head[:2] not in (b"\xff\xfe", b"\xfe\xff"):
+    if b"\0" in opening.head[:4096]:
         return RecognisedFile(opening.path, None, "unknown", reason="is no text")
     kinds = (kind(opening) for kind in (named_samples, records, table, metrics_page, named_only))
     first = next((line.strip() for line in opening.lines if line.strip()), "")[:80]

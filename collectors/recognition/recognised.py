@@ -107,9 +107,12 @@ class Recognised:
         return disjoint(spans[True], spans[False])
 
     def period(self) -> tuple[date, date] | None:
-        """The dates of all files with times: of the first one, and the first day after the last one."""
-        firsts = [file.first_at for file in self.readable() if file.first_at]
-        lasts = [file.last_at for file in self.readable() if file.last_at]
+        """The dates of all files with times: of the first one, and the first day after the last one. Results of
+        benchmarks, which are of no date of the fleet, count where there is nothing else."""
+        timed = [file for file in self.readable() if file.first_at or file.last_at]
+        timed = [file for file in timed if file.kind != "benchmark results"] or timed
+        firsts = [file.first_at for file in timed if file.first_at]
+        lasts = [file.last_at for file in timed if file.last_at]
         if not firsts or not lasts:
             return None
         return min(firsts).date(), date.fromordinal(max(lasts).toordinal() + 1)

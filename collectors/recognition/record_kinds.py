@@ -184,10 +184,22 @@ def _json(opening: Opening) -> RecognisedFile | None:
     shape = _fitting(JSON_SHAPES, {*keys}, {key for row in rows for key in row})
     if shape is None:
         there = ", ".join(keys[:20])
-        why = f"is JSON of no known shape; its keys are {there}"
-        return RecognisedFile(opening.path, None, "unknown", reason=why[:300])
+        why = f"is JSON of no known shape; its keys are {there}"[:300] + _mapping_of(opening.path, rows)
+        return RecognisedFile(opening.path, None, "unknown", reason=why)
     missing = _without_latency(shape, {*keys}, keys)
     return _recognised(opening, shape, keys[:60], rows, missing)
+
+
+def _mapping_of(path: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """How the entry of lines with times begins, for whoever knows that they are requests."""
+    texts = {key: str(value) for row in rows[:1] for key, value in row.items() if isinstance(value, str | int | float)}
+    time = next((key for key, text in texts.items() if (basis_of([text]) or ("",))[0] in ("moment", "clock")), None)
+    if time is None or len(rows) < 2:
+        return ""
+    return (
+        f". If its lines are requests, write under requests {{kind: access_log, path: {Path(path).name}, columns:"
+        f" {{started_at: {time}, model: …, input_tokens: …, output_tokens: …}}}} (docs/sources/access_logs.md)"
+    )
 
 
 def _fitting(shapes: tuple[Shape, ...], names: set[str], at_top: set[str]) -> Shape | None:

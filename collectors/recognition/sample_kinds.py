@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from collectors.cells import TimeForm
-from collectors.formats.found_columns import MADE_TIME, FoundColumns, Unusable, bare, basis_of, unit_of_cells
+from collectors.formats.found_columns import (
+    MADE_TIME,
+    UNITS_OF_POWER,
+    FoundColumns,
+    Unusable,
+    bare,
+    basis_of,
+    unit_of_cells,
+)
 from collectors.formats.monitors import JSON_TIME
 from collectors.formats.named_formats import FORMATS, found_in, missing_start
 from collectors.formats.openings import Opening
@@ -27,9 +35,12 @@ from collectors.recognition.spans import moments, usual_step_seconds
 from collectors.samples import SourceError, microseconds
 
 ROWS_OF_PARQUET = 2_000
+SHOWN_COLUMNS = 12
+LEAST_STEP, FEW_ROWS = timedelta(milliseconds=50), 64
 _TIMES = ("observed_at", "timestamp", "ts_utc", "time", "ts", "datetime", "date_time", "at", "time_s")
 _NODES = ("node", "hostname", "host", "instance")
 _WATTS = ("watts", "power_watts", "power_w", "wall_watts", "power", "wall_power_watts")
+_SIDES = ("output", "input")
 _TOKENS = ("input_tokens_total", "output_tokens_total")
 _GPU = re.compile(
     r"(?:gpu|board|card|device)[ _-]?(\d+)(?:[ _-]?(?:power|watts|w|power_w|power_watts))?", re.IGNORECASE
@@ -98,9 +109,19 @@ def _with_times(file: RecognisedFile, opening: Opening, found: FoundColumns) -> 
         first_at=min(every, default=None),
         last_at=max(every, default=None) if last or opening.is_whole else None,
         is_zone_stated=found.basis == "moment",
-        interval_seconds=usual_step_seconds(_ticks(first) if found.rows_are else first),
+        interval_seconds=_interval_seconds(first),
         doubts=doubts,
     )
+
+
+def _interval_seconds(times: Sequence[datetime]) -> float | None:
+    """How far apart the ticks of a log usually are. Where a second header leaves too few to show them, rows that are
+    less than LEAST_STEP apart are of one."""
+    step = usual_step_seconds(_ticks(times))
+    if step is None or step >= LEAST_STEP.total_seconds() or len(times) > FEW_ROWS:
+        return step
+    begins = [b for a, b in zip([times[0] - 2 * LEAST_STEP, *times], times, strict=False) if b - a >= LEAST_STEP]
+    return usual_step_seconds(begins) or step
 
 
 def _ticks(times: Sequence[datetime]) -> Sequence[datetime]:
@@ -142,20 +163,48 @@ def table(opening: Opening) -> RecognisedFile | None:
 
 
 def mapping_of(opening: Opening) -> str:
-    """How the entry of a CSV with a column of times begins, for whoever knows what its numbers are; else empty."""
+    """What the columns of a CSV look like and, of one with a column of times, how its entry begins for whoever knows
+    what its numbers are; empty where it is no CSV."""
     rows = opening.cells()
-    plain = {bare(name)[0].lower(): name for name in reversed(rows[0])} if rows else {}
-    time = next((plain[name] for name in _TIMES if name in plain), None)
-    body = [row for row in rows[1:] if len(row) == len(rows[0])]
-    held = {name: [row[at] for row in body] for at, name in enumerate(rows[0])} if rows else {}
-    numbers = [name for name, cells in held.items() if name != time and any(cell[:1].isdigit() for cell in cells)]
-    value = next((n for n in numbers if (bare(n)[1] or unit_of_cells(held[n]) or "W") in ("W", "kW", "mW")), None)
-    if time is None or value is None:
+    header = rows[0] if rows else []
+    body = [row for row in rows[1:] if len(row) == len(header)]
+    if len(header) < 2 or not all(header) or not body:
         return ""
+    held = {name: [row[at] for row in body] for at, name in enumerate(header)}
+    plain = {bare(name)[0].lower(): name for name in reversed(header)}
+    time = next((plain[name] for name in _TIMES if name in plain), None)
+    looks = {name: "times" if name == time else _look(name, cells) for name, cells in held.items()}
+    shown = f". Its columns are {', '.join(f'{name} ({look})' for name, look in list(looks.items())[:SHOWN_COLUMNS])}"
+    values = {f"{side}_tokens_total": plain[f"{side}_tokens"] for side in _SIDES if f"{side}_tokens" in plain}
+    counts = [*values.values()]
+    if not values:
+        watts = [name for name, look in looks.items() if look.partition(" ")[0] in {"numbers", *UNITS_OF_POWER}]
+        values = {"nvml_power_watts": watts[0]} if watts else {}
+    if time is None or not values:
+        return shown
+    labels = {label: plain[label] for label in ("model", "engine", "node") if label in plain}
+    stated = f", labels: {_braced(labels)}" if labels else ""
+    is_delta = counts and len(body) > 1 and all(looks[name] == "numbers" for name in counts)
+    how = ", temporality: delta" if is_delta else ""
     return (
-        f". If a column is power or tokens, write under sources, kind: files, {{path: {Path(opening.path).name}, time:"
-        f" {time}, values: {{nvml_power_watts: {value}}}}} (docs/sources/wall_meter.md)"
+        f"{shown}. If one is power or tokens, write under sources, kind: files{how}, {{path: {Path(opening.path).name},"
+        f" time: {time}{stated}, values: {_braced(values)}}} (docs/sources/wall_meter.md)"
     )
+
+
+def _look(name: str, cells: Sequence[str]) -> str:
+    """The unit of a column, whether its numbers rise, or that it has texts."""
+    if unit := bare(name)[1] or unit_of_cells(cells):
+        return unit
+    try:
+        numbers = [float(cell) for cell in cells if cell]
+    except ValueError:
+        return "texts"
+    return "numbers that rise" if numbers == sorted(numbers) and len({*numbers}) > 1 else "numbers"
+
+
+def _braced(mapping: Mapping[str, str]) -> str:
+    return f"{{{', '.join(f'{key}: {value}' for key, value in mapping.items())}}}"
 
 
 def _table(
@@ -184,7 +233,7 @@ def _table(
         first_at=min([*early, *last], default=None),
         last_at=max([*early, *last], default=None) if last or is_whole else None,
         is_zone_stated=basis == "moment",
-        interval_seconds=usual_step_seconds(early),
+        interval_seconds=_interval_seconds(early),
         doubts=(*doubts, *([CLOCK] if basis == "clock" else [])),
     )  # fmt: skip
 
@@ -220,7 +269,7 @@ def _row_by_row(
         for name in held
         if _OF_POWER.search(name)
         and not _OF_A_LIMIT.search(name)
-        and (bare(name)[1] or unit_of_cells(held[name])) == "W"
+        and (bare(name)[1] or unit_of_cells(held[name])) in UNITS_OF_POWER
     ]
     column = next((name for name in watts if any(cell[:1].isdigit() for cell in held[name])), None)
     if board is None or column is None:
@@ -261,7 +310,7 @@ def _side_by_side(
 
 
 def _is_in_watts(column: str, cells: Sequence[str]) -> bool:
-    return (bare(column)[1] or unit_of_cells(cells) or "W") in ("W", "watts", "Watts")
+    return (bare(column)[1] or unit_of_cells(cells) or "W") in UNITS_OF_POWER | {"watts", "Watts"}
 
 
 # --- Parquet ----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from collectors.records.request_records import FileCollector, checked_tokens, instant_us, tokens
+from collectors.records.request_records import FileCollector, instant_us, tokens
+from collectors.records.token_readings import checked_tokens
 from collectors.rows import Reject, Rejects
 from collectors.samples import SourceError
 from collectors.text_files import lines

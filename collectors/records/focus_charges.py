@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 from collectors.cells import shown
 from collectors.rows import Reject, Rejects, number_of, readable
 from collectors.samples import SourceError
-from collectors.text_files import csv_rows
+from collectors.text_files import csv_rows, is_parquet
 
+# What of a folder is an export.
 FILES = re.compile(r"\.(csv|csv\.gz|parquet)$")
 NEEDED = (
     *("BilledCost", "BillingAccountId", "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart"),
@@ -69,9 +70,7 @@ def charges(
     `more_columns` are those that `chosen` reads beside FOCUS' own. SourceError where a column is missing, or the file
     is of another version of FOCUS.
     """
-    if not FILES.search(path):
-        raise SourceError(path, None, "not a .csv, .csv.gz or .parquet file")
-    columns, rows = _parquet(path, more_columns) if path.endswith(".parquet") else csv_rows(path, rejects)
+    columns, rows = _parquet(path, more_columns) if is_parquet(path) else csv_rows(path, rejects)
     missing = sorted({*NEEDED, *more_columns} - {*columns})
     for column, version in _OTHER_VERSIONS.items():
         if column in columns and (missing or version != "0.5"):

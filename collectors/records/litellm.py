@@ -25,14 +25,14 @@ from collectors.records.request_records import (
     Batches,
     FileCollector,
     between,
-    checked_tokens,
     instant_us,
     key_hash,
     text,
     tokens,
     usd,
 )
-from collectors.records.usage import READ, REASONING, WRITTEN, token_columns
+from collectors.records.token_readings import CHAT, READ, REASONING, WRITTEN, checked_tokens
+from collectors.records.usage import token_columns
 from collectors.rows import Reject, Rejects, readable
 from collectors.samples import SourceError, Window
 from collectors.text_files import csv_rows, lines
@@ -133,7 +133,7 @@ class LiteLLMPostgresCollector:
         except refusals as refusal:
             reason = postgresql_uris.secrets_of(os.environ[self.dsn_env]).masked(str(refusal))[:1000]
             raise SourceError(self.url, None, reason) from None
-        yield from batches.rest()
+        yield from batches.last()
         rejects.check(self.url)
 
     def _select(self, present: list[str], window: Window) -> str:
@@ -218,7 +218,7 @@ def _tokens(held: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, A
     )
     reasoning = tokens(completion.get("reasoning_tokens"), "reasoning_tokens")
     parts = {READ: read, WRITTEN: written, REASONING: reasoning}
-    return token_columns(input_count, output, parts, tokens(held.get("total_tokens"), "total_tokens"))
+    return token_columns(input_count, output, parts, tokens(held.get("total_tokens"), "total_tokens"), api=CHAT)
 
 
 def _usage(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -295,7 +295,6 @@ def _plain_columns(held: log_columns.Lines, askers: Askers) -> dict[str, pa.Arra
 def _plain_tokens(held: log_columns.Lines, metadata: list[Mapping[str, Any]]) -> dict[str, pa.Array]:
     """As `_tokens`, of rows whose parts are in their prompt."""
     asked, made = log_columns.counts(held, "prompt_tokens"), log_columns.counts(held, "completion_tokens")
-    log_columns.adds_up(held, asked, made)
     none = pa.scalar(None, pa.int64())
     is_nothing = pc.and_(pc.equal(pc.coalesce(asked, 0), 0), pc.equal(pc.coalesce(made, 0), 0))
     usages, prompts, completions = (list(side) for side in zip(*map(_usage, metadata), strict=True))
@@ -307,6 +306,7 @@ def _plain_tokens(held: log_columns.Lines, metadata: list[Mapping[str, Any]]) ->
         log_columns.counts(prompts, "cache_creation_tokens"),
     )
     reasoning = log_columns.counts(completions, "reasoning_tokens")
+    log_columns.adds_up(held, asked, made, (read, written, reasoning))
     known = (pc.if_else(is_nothing, none, of) for of in (asked, made, read, written, reasoning))
     return log_columns.checked(*known)
 

@@ -19,13 +19,13 @@ from collectors.records.request_records import (
     TEXT_CHARACTERS,
     FileCollector,
     between,
-    checked_tokens,
     concurrency,
     instant_us,
     seconds,
     text,
     tokens,
 )
+from collectors.records.token_readings import checked_tokens
 from collectors.records.usage import usage_tokens
 from collectors.rows import Reject, Rejects
 from collectors.samples import SourceError

@@ -177,13 +177,18 @@ def chat_tokens(usages: list[Any]) -> dict[str, pa.Array]:
     if any(one.get("prompt_tokens") is None for one, given in zip(held, usages, strict=True) if given is not None):
         raise NotPlain("a usage is not a chat's")
     asked, made = counts(held, "prompt_tokens"), counts(held, "completion_tokens")
-    adds_up(held, asked, made)
-    return checked(asked, made, *parts(held))
+    of = parts(held)
+    adds_up(held, asked, made, of)
+    return checked(asked, made, *of)
 
 
-def adds_up(held: Lines, asked: pa.Array, made: pa.Array) -> None:
-    """Of lines whose total is another than input and output, its reader decides what is within what."""
-    _plain(pc.equal(counts(held, "total_tokens"), pc.add(asked, made)), "a total is not the sum of both")
+def adds_up(held: Lines, asked: pa.Array, made: pa.Array, of: tuple[pa.Array, ...]) -> None:
+    """Of lines whose total is another than input and output, its reader decides what is within what; of those with
+    parts and none, the other lines."""
+    total = counts(held, "total_tokens")
+    _plain(pc.equal(total, pc.add(asked, made)), "a total is not the sum of both")
+    for part in of:
+        _plain(pc.or_(pc.is_valid(total), pc.equal(pc.coalesce(part, 0), 0)), "a line with parts has no total")
 
 
 def parts(held: Lines) -> tuple[pa.Array, pa.Array, pa.Array]:

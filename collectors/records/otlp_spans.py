@@ -25,10 +25,11 @@ from collectors.protocols.otlp import (
     parts_of_document,
 )
 from collectors.records import askers as who
-from collectors.records import usage
+from collectors.records import token_readings
 from collectors.records.access_logs import is_ok, json_object, numbered_lines
 from collectors.records.askers import NO_USERS, Askers
 from collectors.records.request_records import FileCollector, between, instant_us, seconds, text, tokens
+from collectors.records.usage import SPANS, token_columns
 from collectors.rows import Reject, Rejects
 
 
@@ -98,12 +99,12 @@ class OtlpSpanCollector(FileCollector):
 def _tokens(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """By the conventions input includes what was read from and written to a cache; Anthropic's own count does not."""
     parts = {
-        usage.READ: tokens(_first(attributes, CACHED), "cached"),
-        usage.WRITTEN: tokens(_first(attributes, CACHE_WRITTEN), "written"),
-        usage.REASONING: tokens(_first(attributes, REASONING), REASONING[0]),
+        token_readings.READ: tokens(_first(attributes, CACHED), "cached"),
+        token_readings.WRITTEN: tokens(_first(attributes, CACHE_WRITTEN), "written"),
+        token_readings.REASONING: tokens(_first(attributes, REASONING), REASONING[0]),
     }
     asked, made = tokens(_first(attributes, INPUT), INPUT[0]), tokens(_first(attributes, OUTPUT), OUTPUT[0])
-    return usage.token_columns(asked, made, parts, None)
+    return token_columns(asked, made, parts, None, api=SPANS)
 
 
 def _first(held: Mapping[str, Any], names: Sequence[str]) -> Any:

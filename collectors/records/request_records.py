@@ -1,7 +1,7 @@
 """The columns of request logs: one schema for every gateway, log and load test, and tokens counted in one way.
 
-Add here what every kind of request log shares: a column, a rule that a value must meet, a way to count tokens. Keep out
-the shape of one log (`litellm`, `access_logs`, `load_tests`, `azure_trace`).
+Add here what every kind of request log shares: a column, a rule that a value must meet. Keep out the shape of one log
+(`litellm`, `access_logs`, `load_tests`, `azure_trace`) and how tokens are counted (`usage`, `token_readings`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from collectors.records.askers import NO_USERS, Askers
 from collectors.records.log_words import quoted
+from collectors.records.token_readings import CHAT, PARTS, Reading, Readings
 from collectors.rows import Reject, Rejects, number_of, readable
 from collectors.samples import END_US, FIRST_US, OBSERVED_AT, SourceError, Window, microseconds
 from collectors.text_files import blocks, paths_of
@@ -56,6 +57,7 @@ REQUEST_SCHEMA = pa.schema(
 )
 BATCH_ROWS = 8_192
 BLOCK_BYTES = 4 << 20  # of lines that are read at once
+MOST_HELD = 32_768  # requests without a total of their own, until the others show how to read them
 TEXT_CHARACTERS = 1_000
 # The longest contexts have 10 million tokens; a line for a whole batch job may have a thousand times that.
 MOST_TOKENS = 10_000_000_000
@@ -82,23 +84,44 @@ class RequestCollector(Protocol):
 
 @dataclass
 class Batches:
-    """Gathers the rows of a window into batches of at most BATCH_ROWS."""
+    """Gathers the rows of a window into batches of at most BATCH_ROWS. Those that the others of their model show how to
+    read come last, or MOST_HELD together."""
 
     window: Window
     source_kind: str
     constants: Mapping[str, Any] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
+    held: list[tuple[Reading, dict[str, Any]]] = field(default_factory=list)
+    readings: Readings = field(default_factory=Readings)
 
     def __post_init__(self) -> None:
         self._from_us, self._until_us = self.window.start_us, self.window.end_us
 
     def add(self, row: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         """Take one request whose times are microseconds; yields a batch when one is full."""
+        reading = row.pop("reading", None)
+        row = {"source_kind": self.source_kind, **row, **self.constants}
+        if reading is not None and reading.beside is not None:
+            for part in reading.counted:
+                self.readings.learn(reading.api, row.get("model"), part, part in reading.beside)
         if not self._from_us <= row["started_at"] < self._until_us:
             return
-        self.rows.append({"source_kind": self.source_kind, **row, **self.constants})
+        if reading is not None and reading.beside is None:
+            self.held.append((reading, row))
+            if len(self.held) >= MOST_HELD:
+                yield from self._settled()
+            return
+        yield from self._added(row)
+
+    def _added(self, row: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        self.rows.append(row)
         if len(self.rows) >= BATCH_ROWS:
             yield from self.rest()
+
+    def _settled(self) -> Iterator[pa.RecordBatch]:
+        for reading, row in self.held:
+            yield from self._added(row | self.readings.columns(reading, row.get("model")))
+        self.held.clear()
 
     def add_columns(self, columns: Mapping[str, pa.Array], count: int) -> Iterator[pa.RecordBatch]:
         """Take `count` requests by column; what waits goes first."""
@@ -111,16 +134,27 @@ class Batches:
             for field in REQUEST_SCHEMA
         ]
         batch = pa.RecordBatch.from_arrays(arrays, schema=REQUEST_SCHEMA)
+        # Such rows have totals, and their parts are within.
+        for part, name in PARTS.items():
+            if name in columns:
+                has_part = pc.fill_null(pc.greater(batch.column(name), 0), False)
+                for model in pc.unique(pc.filter(batch.column("model"), has_part)).to_pylist():
+                    self.readings.learn(CHAT, model, part, False)
         started = pc.cast(batch.column("started_at"), pa.int64())
         inside = pc.and_(pc.greater_equal(started, self._from_us), pc.less(started, self._until_us))
         if (kept := batch.filter(inside)).num_rows:
             yield kept
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """What is still waiting."""
+        """What is gathered."""
         if self.rows:
             yield pa.RecordBatch.from_pylist(self.rows, REQUEST_SCHEMA)
             self.rows.clear()
+
+    def last(self) -> Iterator[pa.RecordBatch]:
+        """What is still waiting once all rows are added."""
+        yield from self._settled()
+        yield from self.rest()
 
 
 class FileCollector:
@@ -152,7 +186,7 @@ class FileCollector:
         raise NotImplementedError
 
     def collect(self, window: Window, rejects: Rejects) -> Iterator[pa.RecordBatch]:
-        """Batches of the requests that began in the window, in file order."""
+        """Batches of the requests that began in the window, in file order; see Batches for those that wait."""
         batches = Batches(window, self.source_kind, self.constants)
         for path in paths_of(self.path, self.inside):
             try:
@@ -168,7 +202,7 @@ class FileCollector:
                 for request in readable(block, make, rejects):
                     if request is not None:
                         yield from batches.add(request)
-        yield from batches.rest()
+        yield from batches.last()
         self.check()
         rejects.check(self.path)
 
@@ -314,35 +348,3 @@ def _number(value: Any, name: str, expected: str) -> int | float | None:
     elif isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
         return value
     raise Reject(f"{name}: got {quoted(value)}, expected {expected}")
-
-
-# --- tokens -----------------------------------------------------------------------------------------------------------
-
-
-def checked_tokens(
-    input_count: int | None,
-    read: int | None,
-    written: int | None,
-    output: int | None,
-    reasoning: int | None,
-    *,
-    basis: str,
-) -> dict[str, Any]:
-    """The token columns of a request whose input includes its cached part; Reject when a part exceeds its whole.
-
-    `basis` is who counted: "reported" by the server or gateway, "client_counted" by a load test's own tokenizer.
-    """
-    if input_count is not None and (read or 0) + (written or 0) > input_count:
-        raise Reject(
-            f"input tokens: got {input_count}, of which {read or 0} read from and {written or 0} written to a cache"
-        )
-    if output is not None and (reasoning or 0) > output:
-        raise Reject(f"output tokens: got {output}, of which {reasoning} reasoning")
-    return {
-        "input_tokens": input_count,
-        "cached_input_tokens": read,
-        "cache_write_input_tokens": written,
-        "output_tokens": output,
-        "reasoning_output_tokens": reasoning,
-        "tokens_basis": None if input_count is None and output is None else basis,
-    }

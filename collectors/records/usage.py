@@ -8,22 +8,23 @@ a row of DIALECTS. Keep out where a log has its usage (`access_logs`, `litellm`,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 from collectors.records.log_words import quoted
-from collectors.records.request_records import checked_tokens, tokens
+from collectors.records.request_records import tokens
+from collectors.records.token_readings import CHAT, PARTS, READ, REASONING, WRITTEN, Reading, checked_tokens
 from collectors.rows import Reject
 
-READ, WRITTEN, REASONING = "read", "written", "reasoning"
-PARTS = (READ, WRITTEN, REASONING)
+SPANS = "spans"
 
 
 @dataclass(frozen=True)
 class Dialect:
     """Where a usage object has its counts: names, with a dot for what an object below holds, the best first. `beside`
-    are the parts that the API counts beside their whole. `needs` are names of which one is in no other."""
+    are the parts that the API counts beside their whole. `needs` are names of which one is in no other. `api` is stated
+    where other APIs have taken over the names and count otherwise: there the rows show how."""
 
     input: tuple[str, ...]
     output: tuple[str, ...]
@@ -35,6 +36,7 @@ class Dialect:
     needs: tuple[str, ...] = ()
     # More input that its name for input leaves out.
     more: tuple[str, ...] = ()
+    api: str | None = None
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -59,6 +61,7 @@ DIALECTS = (
         _details("prompt_tokens_details", CACHE_READ),
         _details("prompt_tokens_details", CACHE_WRITTEN),
         _names("completion_tokens_details.reasoning_tokens"),
+        api=CHAT,
     ),
     # OpenAI's responses (platform.openai.com/docs/api-reference/responses/object).
     Dialect(
@@ -68,6 +71,7 @@ DIALECTS = (
         _details("input_tokens_details", CACHE_WRITTEN),
         _names("output_tokens_details.reasoning_tokens"),
         needs=_names("input_tokens_details"),
+        api="responses",
     ),
     # OpenTelemetry's conventions, below gen_ai.usage (opentelemetry.io/docs/specs/semconv/gen-ai).
     Dialect(
@@ -77,6 +81,7 @@ DIALECTS = (
         _names("cache_creation.input_tokens"),
         _names("reasoning.output_tokens"),
         needs=_names("cache_read cache_creation reasoning"),
+        api=SPANS,
     ),
     # Anthropic's messages: input_tokens is what no cache gave (docs.claude.com, prompt caching).
     Dialect(
@@ -166,7 +171,8 @@ def usage_tokens(usage: Any) -> dict[str, Any]:
     its names are of none, or a part exceeds its whole.
 
     A part that the row's own total shows within its whole, or beside it, is so whatever the API documents; where no
-    reading has that total, the API's counts.
+    reading has that total, the API's counts, and their basis is "contradicted". Of names that several APIs have, what
+    the row shows or leaves open is its `reading`.
     """
     if usage is None:
         usage = {}
@@ -185,7 +191,7 @@ def usage_tokens(usage: Any) -> dict[str, Any]:
     if input_count is not None:
         input_count += sum(_count(usage, (name,)) or 0 for name in dialect.more)
     parts = {part: _count(usage, getattr(dialect, part)) for part in PARTS}
-    return token_columns(input_count, output, parts, _count(usage, dialect.total), dialect.beside)
+    return token_columns(input_count, output, parts, _count(usage, dialect.total), dialect.beside, api=dialect.api)
 
 
 def token_columns(
@@ -194,18 +200,22 @@ def token_columns(
     parts: Mapping[str, int | None],
     total: int | None,
     documented: frozenset[str] | None = None,
+    *,
+    api: str | None = None,
 ) -> dict[str, Any]:
     """The token columns of counts whose `parts` are within them or, as `documented`, beside; where nothing is, cached
-    parts that exceed the input are beside it."""
-    if documented is None:
-        cached = (parts[READ] or 0) + (parts[WRITTEN] or 0)
-        documented = frozenset({READ, WRITTEN}) if asked is not None and cached > asked else frozenset()
-    beside = _beside(documented, asked, made, parts, total)
-    if asked is not None:
-        asked += sum(parts[part] or 0 for part in beside if part != REASONING)
-    if made is not None and REASONING in beside:
-        made += parts[REASONING] or 0
-    return checked_tokens(asked, parts[READ], parts[WRITTEN], made, parts[REASONING], basis="reported")
+    parts that exceed the input are beside it. With an `api` also the `reading` that other rows are read by, or this one
+    by others."""
+    exceeds = documented is None and asked is not None and (parts[READ] or 0) + (parts[WRITTEN] or 0) > asked
+    reading = Reading(api or "", asked, made, parts, None)
+    stated = (frozenset({READ, WRITTEN}) if exceeds else documented or frozenset()) & reading.counted
+    fitting = _fitting(asked, made, parts, total)
+    shown = fitting[0] if len(fitting) == 1 else stated if exceeds else None
+    beside = shown if shown is not None and stated not in fitting else stated
+    columns = reading.columns(beside, total)
+    if api and reading.counted and (shown is not None or not total):
+        columns["reading"] = replace(reading, beside=shown)
+    return columns
 
 
 def _fits(dialect: Dialect, usage: Mapping[str, Any]) -> bool:
@@ -223,25 +233,19 @@ def _count(usage: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
     return None
 
 
-def _beside(
-    documented: frozenset[str],
-    asked: int | None,
-    made: int | None,
-    parts: Mapping[str, int | None],
-    total: int | None,
-) -> frozenset[str]:
-    """The parts that are beside their whole."""
+def _fitting(
+    asked: int | None, made: int | None, parts: Mapping[str, int | None], total: int | None
+) -> list[frozenset[str]]:
+    """The readings (which parts are beside their whole) that add up to the total."""
     if total is None or asked is None or made is None:
-        return documented
-    fitting = [
+        return []
+    return [
         beside
         for beside in _readings(parts)
         if asked + made + sum(parts[part] or 0 for part in beside) == total
         and sum(parts[part] or 0 for part in (READ, WRITTEN) if part not in beside) <= asked
         and (REASONING in beside or (parts[REASONING] or 0) <= made)
     ]
-    counted = frozenset(part for part in documented if parts[part])
-    return fitting[0] if len(fitting) == 1 and counted not in fitting else documented
 
 
 def _readings(parts: Mapping[str, int | None]) -> Iterator[frozenset[str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from pipelines.warehouse.refusals import QuestionError
 SHOWN = 12
 # More days than this between the first and the last sample are rarely of one log.
 LONG_DAYS = 366
+FIRST_LINE = f"# yaml-language-server: $schema={SCHEMA}"
 
 
 def look(path: Path, name: str, out: Path | None) -> tuple[Recognised, Path]:
@@ -37,9 +39,19 @@ def look(path: Path, name: str, out: Path | None) -> tuple[Recognised, Path]:
             f"{target}: a fleet file reads files beside it and below, and {path} is elsewhere: write it there (--out)"
         )
     try:
-        return recognise(path.absolute()), target
+        found = recognise(path.absolute())
+        files = tuple(file for file in found.files if not _is_written(Path(file.path)))
+        return replace(found, files=files, counted=found.counted - len(found.files) + len(files)), target
     except SourceError as failure:
         raise QuestionError(failure) from None
+
+
+def _is_written(file: Path) -> bool:
+    """Whether `discover` wrote it: a fleet file, or the schema beside it."""
+    if file.suffix != ".yaml":
+        return file.name == SCHEMA
+    with file.open("rb") as opened:
+        return opened.read(len(FIRST_LINE)) == FIRST_LINE.encode()
 
 
 def described(found: Recognised) -> Iterator[str]:
@@ -81,7 +93,7 @@ def text(name: str, found: Recognised, target: Path) -> str:
     period = found.period()
     head = {"fleet": name}
     lines = [
-        f"# yaml-language-server: $schema={SCHEMA}",
+        FIRST_LINE,
         "# Written by `wattledger discover`. Every key: docs/fleet_file.md.",
         yaml.safe_dump(head, sort_keys=False).rstrip(),
         "",

@@ -26,6 +26,10 @@ HOURS_A_YEAR = 8760
 # How far a price of a GPU-hour may be from the seed's: spot prices, old contracts and whole nodes are within it, cents
 # and prices of a month are not.
 RATE_FACTOR = 20
+# What providers ask on demand, from the cheapest to the dearest, in USD per GPU-hour (May 2026,
+# mercatus-ai.com/blog/cloud-gpu-pricing). Spot prices and those of 2023 are within five times of it, whole nodes not.
+ON_DEMAND = {"a100-sxm4-80gb": (0.80, 3.00), "h100-sxm5-80gb": (1.99, 5.00), "h200-sxm5-141gb": (2.50, 7.00)}
+ON_DEMAND_FACTOR = 5
 # How similar a name must be to be shown as the nearest one (1 is equal).
 SIMILAR = 0.5
 # Keys that only the sources can check: what they answer is no matter of the file.
@@ -203,16 +207,17 @@ def _idle_above_limit(fleet: Fleet) -> Iterator[Finding]:
 
 
 def usual_rate(device_type: str) -> Plausible:
-    """What a GPU-hour of a type usually costs: near the seed's price; of a type without one, not far above the
-    dearest."""
+    """What a GPU-hour of a type usually costs: near its public prices and the seed's; of a type without any, not far
+    above the dearest of the seed."""
     seeded = {row["device_type"]: float(row["usd_per_gpu_hour"]) for row in _rows("cost_rates")}  # the newest is last
     known = seeded.get(device_type)
     of = f"{device_type} costs {_number(known)} in the seed" if known else "no seed has its price"
-    high = (known or max(seeded.values())) * RATE_FACTOR
-    return Plausible(
-        "cost_rates[].usd_per_gpu_hour", known / RATE_FACTOR if known else 0.0, high, "USD per GPU-hour",
-        f"{of}; USD, not cents",
-    )  # fmt: skip
+    low, high = known / RATE_FACTOR if known else 0.0, (known or max(seeded.values())) * RATE_FACTOR
+    if public := ON_DEMAND.get(device_type):
+        of = f"{device_type} costs {_number(public[0])} to {_number(public[1])} on demand"
+        of += f", {_number(known)} in the seed" if known else ""
+        low, high = min(known or public[0], public[0]) / ON_DEMAND_FACTOR, public[1] * ON_DEMAND_FACTOR
+    return Plausible("cost_rates[].usd_per_gpu_hour", low, high, "USD per GPU-hour", f"{of}; USD, not cents")
 
 
 def odd_imported_rates(fleet: Fleet, number: int, rates: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:

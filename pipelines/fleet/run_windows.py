@@ -18,7 +18,7 @@ from pydantic import AwareDatetime, Field, ValidationError, model_validator
 from collectors.cells import shown
 from collectors.rows import Reject, Rejects, number_of, readable
 from collectors.samples import END_US, FIRST_US, SourceError, microseconds
-from collectors.text_files import csv_rows
+from collectors.text_files import csv_rows, is_parquet
 from pipelines.fleet.fleet_errors import mistake_of_a_row
 from pipelines.fleet.source_limits import RowLimits
 from pipelines.fleet.values import FleetPath, Name, NonNegative, Part, TimeZone
@@ -78,7 +78,7 @@ class RunWindowFile(Part):
         """The windows of one file of this entry, whose names are added to `named`. A row that is none, or whose name is
         there, is a reject. SourceError where the file cannot be read or a column is missing."""
         rows: Iterator[tuple[str, Mapping[str, Any]]]
-        there, rows = _parquet_rows(path) if path.endswith(".parquet") else csv_rows(path, rejects)
+        there, rows = _parquet_rows(path) if is_parquet(path) else csv_rows(path, rejects)
         if self.format is not None:
             from collectors.records.run_energy import RUN_FORMATS  # noqa: PLC0415
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from collectors.cells import shown
 from collectors.rows import Rejects
 from collectors.samples import SourceError
-from collectors.text_files import csv_rows
+from collectors.text_files import csv_rows, is_parquet
 from pipelines.fleet.grid_sources import INTENSITIES as VALUES
 from pipelines.fleet.grid_sources import GridFile
 from pipelines.landing.fleet_landing import quoted
@@ -33,7 +33,7 @@ _EXPORT_COLUMNS = {
 def cells_of(file: GridFile, path: str, rejects: Rejects) -> tuple[pa.Table, dict[str, str]]:
     """The cells of the columns that are read of a file, with each row's place, and target -> its column. SourceError
     where a column is missing; a line that is no row is a reject."""
-    if path.endswith(".parquet"):
+    if is_parquet(path):
         try:
             held = pq.read_table(path)
         except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:

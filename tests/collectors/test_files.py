@@ -4,6 +4,7 @@ import gzip
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -271,8 +272,41 @@ def test_errors_name_file_column_and_what_there_is(tmp_path):
     pq.write_table(pa.table({"node": ["n"], "at": [5], "watts": [1.0]}), tmp_path / "p.parquet")
     with pytest.raises(SourceError, match=r"p\.parquet: column 'at' is int64: set its time_unit"):
         collected(FileMapping(str(tmp_path / "p.parquet"), **WALL))
-    with pytest.raises(SourceError, match=r"p\.txt: not a \.csv"):
+    with pytest.raises(SourceError, match=r"p\.txt: no column 'at'; there are 'x'"):
         collected(FileMapping(written(tmp_path / "p.txt", "x"), **WALL))
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "expected"),
+    [
+        ("power", "170 W", 170),
+        ("power (kW)", "0.17", 170),
+        ("power [mW]", "170000", 170),
+        ("power", "0.17 kW", 170),
+        ("power [W]", "170 W", 170),
+        ("power (total)", "170", 170),  # no unit: as it is
+    ],
+)
+def test_the_unit_of_a_column_or_its_cells_is_that_of_its_numbers(tmp_path, column, cell, expected):
+    """0.17 kW are 170 W: a column `power (kW)` was read as if it were watts."""
+    path = written(tmp_path / "p.csv", f"node,at,{column}\nn1,2026-10-01T00:00:00Z,{cell}\n")
+    mapping = FileMapping(path, time="at", labels={"node": "node"}, values={"wall_power_watts": column})
+    ((*_, value),) = collected(mapping)[0]
+    assert value == pytest.approx(expected)
+
+
+def test_degrees_are_no_watts(tmp_path):
+    path = written(tmp_path / "p.csv", "node,at,GPU 0\nn1,2026-10-01T00:00:00Z,61 °C\n")
+    mapping = FileMapping(path, time="at", labels={"node": "node"}, values={"wall_power_watts": "GPU 0"})
+    with pytest.raises(SourceError, match=r"column 'GPU 0' is in °C, expected watts\. Correct `values`"):
+        collected(mapping)
+    # One odd cell among others is a reject of its own.
+    text = "node,at,GPU 0\n" + "".join(
+        f"n1,2026-10-01T00:00:0{n}Z,{cell}\n" for n, cell in enumerate(("170", "61 °C", "171"))
+    )
+    rows, register = collected(replace(mapping, path=written(tmp_path / "one.csv", text)))
+    assert [rows[0], rows[-1]] == [watts(0, 170.0), watts(2_000_000, 171.0)]
+    assert register.chunk_table()["rejects"].to_pylist() == [1]
 
 
 @pytest.mark.parametrize("name", ["p.csv", "p.csv.gz", "p.parquet"])

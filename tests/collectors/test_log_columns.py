@@ -29,7 +29,7 @@ LINE: dict[str, Any] = {
     "model": "big", "who": {"user": "acme", "mail": "a@example.com"}, "team": "", "key": "sk-1", "usd": 0.5,
     "prompt": "ignored", "usage": {
         "prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 30},
-        "completion_tokens_details": {"reasoning_tokens": 5}, "extra": "x",
+        "completion_tokens_details": {"reasoning_tokens": 5}, "total_tokens": 120, "extra": "x",
     },
 }  # fmt: skip
 # What one line may have in place of a value; a dotted path leads to it. _GONE takes the key away.
@@ -57,6 +57,7 @@ ODD: list[tuple[str, Any]] = [
     *[("usage.prompt_cache_hit_tokens", value) for value in (7, None)],
     *[("usage.completion_tokens_details.reasoning_tokens", value) for value in (None, 21)],
     ("usage.prompt_tokens_details.cached_tokens.x", 1),
+    *[("usage.total_tokens", value) for value in (None, _GONE, 0, 125, 119, "120")],
     ("unmapped", {"created": [1, {"a": None}]}),
 ]  # fmt: skip
 RAW = [
@@ -68,7 +69,7 @@ RAW = [
 
 LITELLM: dict[str, Any] = {
     "request_id": "r-1", "api_key": "b" * 64, "spend": 0.25, "prompt_tokens": 100, "completion_tokens": 20,
-    "startTime": "2026-10-15T10:00:00.123", "endTime": "2026-10-15T10:00:09", "model": "big",
+    "total_tokens": 120, "startTime": "2026-10-15T10:00:00.123", "endTime": "2026-10-15T10:00:09", "model": "big",
     "completionStartTime": "2026-10-15T10:00:01", "api_base": "http://e-0:8000", "user": "u-1", "team_id": "search",
     "end_user": "acme", "cache_hit": "False", "status": "success",
     "metadata": {"usage_object": {"prompt_tokens_details": {"cached_tokens": 30}, "cache_read_input_tokens": None}},
@@ -86,6 +87,7 @@ ODD_LITELLM: list[tuple[str, Any]] = [
     *[("status", value) for value in (None, "failure", 429)],
     *[("prompt_tokens", value) for value in (None, 0, 29, 100.0, "100")],
     *[("completion_tokens", value) for value in (None, 0, -1)],
+    *[("total_tokens", value) for value in (None, _GONE, 0, 119, 150)],
     *[("metadata", value) for value in (None, _GONE, "{}", "not json", '{"user_api_key_team_id": "x"}', 5, {})],
     *[("metadata.usage_object.cache_read_input_tokens", value) for value in (7, 101, "7", "")],
     *[("metadata.usage_object.completion_tokens_details", value) for value in (None, 5, {"reasoning_tokens": 21})],

@@ -63,6 +63,28 @@ def test_a_tick_is_what_the_cadence_of_its_log_shows(
     assert by_index(watts(landed(NamedFiles(path, "nvidia_smi", {"node": "n1"})))) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("seconds", [2, 3, 10])
+def test_few_ticks_before_a_second_header_are_ticks(tmp_path: Path, seconds: int) -> None:
+    """Above the second header are two or three ticks: as rows of one board, three boards lost their joules."""
+    header, *rows = rows_of(FOUR).splitlines()
+    other = "name, timestamp, power.draw [W]"
+    swapped = [f"{name}, {at}, {power}" for at, name, power in (row.split(", ") for row in rows[4 * seconds :])]
+    text = "\n".join([header, *rows[: 4 * seconds], *([other, *swapped] if swapped else [])]) + "\n"
+    path = written(tmp_path / "gpu.csv", text)
+    found = watts(landed(NamedFiles(path, "nvidia_smi", {"node": "n1"})))
+    assert by_index(found) == {"0": 900, "1": 1800, "2": 2700, "3": 3600}
+    assert recognised_file(path).interval_seconds == 1
+
+
+@pytest.mark.parametrize("step", [0.1, 1.0])
+def test_a_short_log_that_hung_in_the_middle_is_of_one_board(tmp_path: Path, step: float) -> None:
+    """Four rows, a minute, four rows: no two ticks of four boards. 2 × 3 steps and the minute at 100 W."""
+    path = written(tmp_path / "gpu.csv", rows_of([[(step * n + 60 * (n > 3), 100.0)] for n in range(8)]))
+    assert by_index(watts(landed(NamedFiles(path, "nvidia_smi", {"node": "n1"})))) == pytest.approx(
+        {"0": 100 * (7 * step + 60)}
+    )
+
+
 def test_a_tick_that_lacks_a_board_is_refused_and_the_others_stay(tmp_path: Path) -> None:
     ticks = [tick if second != 5 else tick[:3] for second, tick in enumerate(FOUR)]
     path = written(tmp_path / "gpu.csv", rows_of(ticks))
@@ -145,7 +167,13 @@ def test_an_array_for_each_tick_is_a_log(tmp_path: Path) -> None:
     assert sorted(joules(rows) for rows in found.values()) == [4000, 4100]
     # Ended by CTRL+C in the middle of a tick.
     path = written(tmp_path / "cut.json", text[: -len(amd_tick(0, 400, 410)) // 2])
-    assert {len(rows) for rows in watts(landed(NamedFiles(path, "amd_smi", {"node": "n1"}))).values()} == {10}
+    found = watts(landed(NamedFiles(path, "amd_smi", {"node": "n1"})))
+    assert sorted(len(rows) for rows in found.values()) == [10, 11]
+    # One array of all ticks, cut off within its last board.
+    ticks = [row for n in range(11) for row in json.loads(amd_tick(1790841600 + n, 400, 410))]
+    path = written(tmp_path / "one.json", json.dumps(ticks, indent=4)[:-30])
+    found = watts(landed(NamedFiles(path, "amd_smi", {"node": "n1"})))
+    assert sorted(len(rows) for rows in found.values()) == [10, 11]
 
 
 @pytest.mark.parametrize(

@@ -85,12 +85,14 @@ def packed(text: str, how: str) -> bytes:
         return gzip.compress(text.encode())
     if how == "zst":
         return bytes(pa.Codec("zstd").compress(text.encode(), asbytes=True))
+    if how == "UTF-16":
+        return text.encode("utf-16")
     if how == "BOM":
         return b"\xef\xbb\xbf" + text.encode()
     return text.replace("\n", "\r\n").encode() if how == "Windows" else text.encode()
 
 
-@pytest.mark.parametrize("how", ["plain", "gz", "zst", "BOM", "Windows"])
+@pytest.mark.parametrize("how", ["plain", "gz", "zst", "BOM", "Windows", "UTF-16"])
 @pytest.mark.parametrize("name", ["gpu.csv", "gpu.txt"])
 def test_a_file_is_known_by_its_content_however_it_is_packed(tmp_path: Path, name: str, how: str) -> None:
     (tmp_path / name).write_bytes(packed(SMI, how))

@@ -183,6 +183,7 @@ def moment(hour: int, minute: int = 0, second: float = 0) -> datetime:
         ("at,engine,output_tokens_total\n2026-10-01T08:00:00Z,e,5\n", "token_log", "token samples"),
         ("timestamp,GPU0 [W],GPU1 [W]\n1790841600.1,199.9,256.5\n", "boards_side_by_side", "power samples"),
         ("timestamp,GPU 0,GPU 1\n1790841600.1,199.9 W,256.5 W\n", "boards_side_by_side", "power samples"),
+        ("time,GPU0 [mW]\n2026-10-01T08:00:00Z,5\n", "boards_side_by_side", "power samples"),
         # rocm-smi, whose second column of watts has none; xpu-smi; and boards by their uuid.
         (
             "timestamp,device,Max Power (W),Current Socket Power (W),Average Graphics Package Power (W)\n"
@@ -232,7 +233,6 @@ def test_each_shape_is_known_by_its_content(tmp_path: Path, text: str, format_: 
             "has columns GPU 0, GPU 1 without a unit: degrees or percent of boards, or watts? If they are watts, write",
         ),
         ("time,device,Power Limit (W)\n2026-10-01T08:00:00Z,card0,300\n", "is of no known format; it begins with"),
-        ("time,GPU0 [mW]\n2026-10-01T08:00:00Z,5\n", "is of no known format; it begins with 'time,GPU0 [mW]'"),
         ("index, power.draw [W]\n0, 20 W\n", "has no column timestamp: add timestamp to --query-gpu"),
         (":::MLLOG {}\n", "is MLPerf LoadGen's detail log"),
         ("| NVIDIA-SMI 580.1   Driver |\n", "is nvidia-smi's table for people; log with `nvidia-smi --query-gpu"),
@@ -253,8 +253,33 @@ def test_each_shape_is_known_by_its_content(tmp_path: Path, text: str, format_: 
         ('{"PowerControl": [{"PowerConsumedWatts": 812}]}', "is one reading of a BMC: record it with redfish_exporter"),
         (
             "time,load\n2026-10-01T08:00:00Z,5\n",
-            "is of no known format; it begins with 'time,load'. If a column is power or tokens, write under sources,"
-            " kind: files, {path: some.log, time: time, values: {nvml_power_watts: load}} (docs/sources/wall_meter.md)",
+            "is of no known format; it begins with 'time,load'. Its columns are time (times), load (numbers). If one"
+            " is power or tokens, write under sources, kind: files, {path: some.log, time: time, values:"
+            " {nvml_power_watts: load}} (docs/sources/wall_meter.md)",
+        ),
+        # Tokens are no watts; two rows show whether they count on.
+        (
+            "time,model,engine,output_tokens,input_tokens\n2026-10-01T08:00:00Z,m,e,5,9\n2026-10-01T08:00:10Z,m,e,9,9\n",
+            "is of no known format; it begins with 'time,model,engine,output_tokens,input_tokens'. Its columns are time"
+            " (times), model (texts), engine (texts), output_tokens (numbers that rise), input_tokens (numbers). If one"
+            " is power or tokens, write under sources, kind: files, {path: some.log, time: time, labels:"
+            " {model: model, engine: engine}, values: {output_tokens_total: output_tokens, input_tokens_total:"
+            " input_tokens}} (docs/sources/wall_meter.md)",
+        ),
+        (
+            "time,output_tokens\n2026-10-01T08:00:00Z,5\n2026-10-01T08:00:10Z,4\n",
+            "is of no known format; it begins with 'time,output_tokens'. Its columns are time (times), output_tokens"
+            " (numbers). If one is power or tokens, write under sources, kind: files, temporality: delta, {path:",
+        ),
+        (
+            "Time,GPU 0,GPU 1\n2026-10-01 08:00:00,61 °C,58 °C\n",
+            "is of no known format; it begins with 'Time,GPU 0,GPU 1'. Its columns are Time (times), GPU 0 (°C), GPU 1",
+        ),
+        (
+            '{"at": "2026-10-01T08:00:00Z", "llm": {"counts": {"in": 5}}}\n{"at": "2026-10-01T08:00:01Z", "llm": {}}\n',
+            "is JSON of no known shape; its keys are at, llm, counts, in. If its lines are requests, write under"
+            " requests {kind: access_log, path: some.log, columns: {started_at: at, model: …, input_tokens: …,"
+            " output_tokens: …}} (docs/sources/access_logs.md)",
         ),
         ("JobID  Start  End\n------ ----- ----\n41  a  b\n", "is sacct's table for people"),
     ],
@@ -327,18 +352,20 @@ def test_a_benchmark_without_a_known_latency_says_which_keys_it_has(tmp_path: Pa
 
 
 def test_samples_land(tmp_path: Path, landing: Callable[..., duckdb.DuckDBPyConnection]) -> None:
+    """By what they have, whatever they are called: a mapped file was refused that did not end in .csv."""
     logs = tmp_path / "logs"
     written(logs, SMI, "gpu.log")
     written(logs, DMON, "n2.txt")
-    written(logs, "timestamp,GPU0,GPU1\n1790841600,100,300\n1790841610,200,300\n", "two_power.csv")
+    written(logs, "timestamp,GPU0,GPU1\n1790841600,100,300\n1790841610,200,300\n", "two_power.log")
     written(
         logs,
         "timestamp,device,Average Graphics Package Power (W),Current Socket Graphics Package Power (W)\n"
         "2026-10-01T08:00:00Z,card0,170.0,N/A\n2026-10-01T08:00:01Z,card0,180.0,N/A\n",
-        "rocm.csv",
+        "rocm",
     )
-    written(logs, "node,ts_utc,watts\nn3,2026-10-01T08:00:00Z,1000\nn3,2026-10-01T08:00:10Z,2000\n", "wall.csv")
-    written(logs, "at,engine,output_tokens_total\n2026-10-01T08:00:00Z,e,5\n2026-10-01T08:01:00Z,e,65\n", "tok.csv")
+    written(logs, "node,ts_utc,watts\nn3,2026-10-01T08:00:00Z,1000\nn3,2026-10-01T08:00:10Z,2000\n", "wall.txt")
+    written(logs, "at,engine,output_tokens_total\n2026-10-01T08:00:00Z,e,5\n2026-10-01T08:01:00Z,e,65\n", "tok.dat")
+    pq.write_table(pa.table({"at": ["2026-10-01T08:00:00Z"], "node": ["n4"], "watts": [1000.0]}), logs / "wall.pq")
     with closing(landing(str(logs))) as raw:
         rows = raw.sql(
             "select metric, coalesce(labels ->> 'uuid', (labels ->> 'node') || ':' || (labels ->> 'index'),"
@@ -354,6 +381,7 @@ def test_samples_land(tmp_path: Path, landing: Callable[..., duckdb.DuckDBPyConn
         ("nvml_power_watts", "two_power:1", [300, 300]),
         ("output_tokens_total", "e", [5, 65]),
         ("wall_power_watts", "n3", [1000, 2000]),
+        ("wall_power_watts", "n4", [1000]),
     ]
 
 
@@ -484,6 +512,14 @@ def test_equal_files_of_a_folder_are_one_glob(tmp_path: Path) -> None:
     written(tmp_path, "a,b\n1,2\n", "other.csv")  # which the glob would take, too
     (source,) = recognise(tmp_path).fleet_parts()["sources"]
     assert [Path(file["path"]).name for file in source["files"]] == ["gpu-0.csv", "gpu-1.csv", "gpu-2.csv"]
+
+
+def test_a_result_of_another_year_makes_no_date_to_book(tmp_path: Path) -> None:
+    """The benchmark is of 18 May, the log of 1 October: 136 dates without anything would be booked."""
+    written(tmp_path, json.dumps(VLLM_BENCH), "b.json")
+    assert recognise(tmp_path).period() == (date(2026, 5, 18), date(2026, 5, 19))
+    written(tmp_path, SMI, "gpu.csv")
+    assert recognise(tmp_path).period() == (DAY, NEXT)
 
 
 def test_each_of_a_thousand_files_is_looked_at(tmp_path: Path) -> None:

@@ -62,3 +62,20 @@ def test_a_fleet_file_elsewhere_would_read_nothing(tmp_path: Path, capsys: pytes
     other.mkdir()
     assert main(["discover", str(logs), "--out", str(other / "f.yaml"), "--yes"]) == 2
     assert "a fleet file reads files beside it and below" in capsys.readouterr().err
+
+
+def test_what_it_wrote_is_no_file_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second look lists neither the fleet file of the first one nor its schema, whatever the user called them."""
+    monkeypatch.setenv("WATTLEDGER_DATA", str(tmp_path / "data"))
+    (tmp_path / "wall.csv").write_text("node,at,watts\nn1,2026-10-01T08:00:00Z,300\n")
+    (tmp_path / "notes.txt").write_text("nothing of ours\n")
+    assert main(["discover", str(tmp_path), "--name", "one", "--yes"]) == 0
+    assert main(["discover", str(tmp_path), "--name", "two", "--yes"]) == 0
+    first, second = capsys.readouterr().out.split(f"written: {tmp_path}/one.yaml")
+    assert first.splitlines()[0] == second.splitlines()[2]
+    assert first.splitlines()[0].endswith("2 files, 1 of which can be read")
+    assert [line for line in second.splitlines() if "no known" in line] == [
+        f"  - {tmp_path}/notes.txt: is of no known format; it begins with 'nothing of ours'"
+    ]

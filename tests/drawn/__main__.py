@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count, islice
 from pathlib import Path
 
-from tests.drawn import odd_files, twins
+from tests.drawn import known_logs, odd_files, twins
 from tests.drawn.cells import Cell
 from tests.drawn.cells import drawn as draw_world
 from tests.drawn.findings import findings, healthy
@@ -42,7 +42,8 @@ def main() -> int:
         print(f"seed {chosen.seed}: {chosen.worlds} operated worlds in intervals of {grid_seconds} s", flush=True)
         return _ended(chosen.seed, _operated(chosen.seed, chosen.worlds, grid_seconds, is_reduced=chosen.reduce))
     print(
-        f"seed {chosen.seed}: {chosen.files} odd files of each of {len(odd_files.ALL)} kinds, {chosen.cells} cells,"
+        f"seed {chosen.seed}: {chosen.files} odd files of each of {len(odd_files.ALL)} kinds and logs of each of"
+        f" {len(known_logs.ALL)}, {chosen.cells} cells,"
         f" each with an odd board and an odd engine, and {chosen.worlds} worlds in intervals of {grid_seconds} s",
         flush=True,
     )
@@ -79,8 +80,9 @@ def _operated(seed: int, worlds: int, grid_seconds: int, *, is_reduced: bool) ->
 
 def _odd(seed: int, files: int, cells: int) -> Iterator[str]:
     """What is wrong with the readers of odd files, and with healthy cells beside odd ones."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as logs:
         yield from map(str, odd_files.findings(seed, files, Path(folder)) if files else ())
+        yield from known_logs.findings(seed, files, Path(logs)) if files else ()
         if cells:
             alone = healthy(Path(folder, "alone"))
             yield from map(str, findings(Path(folder, "among"), alone, drawn(seed, cells)))

@@ -192,11 +192,11 @@ def test_gpu_hours_another_currency_and_a_month_in_progress(tmp_path: Path, expo
 @pytest.mark.parametrize(
     ("usd", "more", "line"),
     [
-        # 240,000 USD for 100 hours of eight GPUs are 300 each; an H100 costs 1.30 in the seed, and 26 is 20 times it.
+        # 240,000 USD for 100 hours of eight GPUs are 300 each; an H100 costs 5 on demand, and 25 is five times it.
         (
             240_000,
             "",
-            "focus_exports[0].skus: got 300 for h100-sxm5-80gb by FOCUS export 2026-10, expected 0.065 to 26 USD",
+            "focus_exports[0].skus: got 300 for h100-sxm5-80gb by FOCUS export 2026-10, expected 0.26 to 25 USD",
         ),
         (240_000, 'accepted: ["focus_exports[0].skus"]\n', None),
         (2_400, "", None),

@@ -11,6 +11,7 @@ import pytest
 
 from pipelines.command_line.main import main
 from pipelines.fleet.fleet_file import FleetError, load_fleet, read_fleet
+from pipelines.fleet.plausibility import usual_rate
 from tests.fleet.test_fleet import SMALLEST, load, problems, write
 
 
@@ -25,7 +26,8 @@ def found(folder: Path, text: str) -> list[tuple[str, str]]:
 
 
 RATE = "device_type: h100-sxm5-80gb, source: x"
-# h100-sxm5-80gb costs 1.30 USD in the seed: 1.3 / 20 = 0.065, 1.3 × 20 = 26. The dearest of the seed is 2.652.
+# h100-sxm5-80gb costs 1.99 to 5 USD on demand and 1.30 in the seed: 1.3 / 5 = 0.26, 5 × 5 = 25. b200-sxm-180gb costs
+# 1.95 in the seed alone: 1.95 × 20 = 39. The dearest of the seed is 2.652.
 ODD = [
     (
         f"{SMALLEST}sites: [{{name: dc1, zone: ES, pue: 3.5}}]",
@@ -66,7 +68,8 @@ ODD = [
     (
         f"{SMALLEST}cost_rates: [{{{RATE}, usd_per_gpu_hour: 210}}]",
         "cost_rates[0].usd_per_gpu_hour",
-        "got 210, expected 0.065 to 26 USD per GPU-hour (h100-sxm5-80gb costs 1.3 in the seed; USD, not cents)",
+        "got 210, expected 0.26 to 25 USD per GPU-hour (h100-sxm5-80gb costs 1.99 to 5 on demand, 1.3 in the seed; USD,"
+        " not cents)",
     ),
     (
         f"{SMALLEST}cost_rates: [{{device_type: a6000, source: x, usd_per_gpu_hour: 60}}]",
@@ -76,11 +79,11 @@ ODD = [
     (
         f"{SMALLEST}cost_rates: [{{{RATE}, price_usd_per_gpu: 25, life_years: 5}}]",
         "cost_rates[0].price_usd_per_gpu",
-        "got 25 USD over 5 years, which is 0.0005707762557, expected 0.065 to 26 USD per GPU-hour (h100-sxm5-80gb costs"
-        " 1.3 in the seed; USD, not cents)",
+        "got 25 USD over 5 years, which is 0.0005707762557, expected 0.26 to 25 USD per GPU-hour (h100-sxm5-80gb costs"
+        " 1.99 to 5 on demand, 1.3 in the seed; USD, not cents)",
     ),
     (
-        f"{SMALLEST}cost_rates: [{{{RATE}, price_usd_per_gpu: 100000, life_years: 48}}]",
+        f"{SMALLEST}cost_rates: [{{{RATE}, price_usd_per_gpu: 200000, life_years: 48}}]",
         "cost_rates[0].life_years",
         "got 48, expected 1 to 15 years (48 months are 4 years)",
     ),
@@ -271,6 +274,23 @@ def test_a_file_in_another_encoding_is_one_line(tmp_path: Path) -> None:
         load_fleet(path, {})
 
 
+@pytest.mark.parametrize(
+    ("device_type", "rate", "is_usual"),
+    [
+        # Spot, owned, on demand now and in 2023 (98.32 USD for eight).
+        *[("h100-sxm5-80gb", rate, True) for rate in (0.52, 1.30, 6.88, 12.29)],
+        # A node of eight at 6.88, cents, a month at 2 USD an hour, per minute.
+        *[("h100-sxm5-80gb", rate, False) for rate in (55.04, 199, 1460, 0.03)],
+        *[("a100-sxm4-80gb", rate, is_usual) for rate, is_usual in ((0.4, True), (5.12, True), (32.77, False))],
+        # Without public prices: twenty times the seed's 1.95.
+        *[("b200-sxm-180gb", rate, is_usual) for rate, is_usual in ((14.24, True), (38, True), (40, False))],
+    ],
+)
+def test_a_rate_is_near_the_public_prices_of_its_device(device_type: str, rate: float, is_usual: bool) -> None:
+    usual = usual_rate(device_type)
+    assert (usual.low <= rate <= usual.high) is is_usual
+
+
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
@@ -283,11 +303,11 @@ def test_check_prints_a_line_per_finding_and_how_to_silence_it(
     assert shown.err == ""
     assert shown.out.splitlines()[1:] == [
         "finding  key                               what",
-        "-------  --------------------------------  " + "-" * 101,
+        "-------  --------------------------------  " + "-" * 121,
         "warning  sites[dc1].tariff[0].usd_per_kwh  got 12, expected 0.005 to 1 USD per kWh (12 cents are 0.12, 80 USD"
         " per MWh are 0.08)",
-        "warning  cost_rates[0].usd_per_gpu_hour    got 210, expected 0.065 to 26 USD per GPU-hour (h100-sxm5-80gb"
-        " costs 1.3 in the seed; USD, not cents)",
+        "warning  cost_rates[0].usd_per_gpu_hour    got 210, expected 0.26 to 25 USD per GPU-hour (h100-sxm5-80gb"
+        " costs 1.99 to 5 on demand, 1.3 in the seed; USD, not cents)",
         'If it is right: accepted: ["sites[dc1].tariff[0].usd_per_kwh", "cost_rates[0].usd_per_gpu_hour"]',
     ]
 

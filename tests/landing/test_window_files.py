@@ -88,7 +88,7 @@ def test_exactly_half_bad_is_read_one_more_is_refused_and_a_header_alone_is_no_w
     [
         ("", "no column end_at, start_at, window_id; there are none"),
         ("<html>Sign in</html>\n", "no column end_at, start_at, window_id; there are <html>Sign in</html>"),
-        (b"\xff\xfe\n", "is not CSV: 'utf-8' codec"),
+        (b"\xff\xff\n", "is not CSV: 'utf-8' codec"),
     ],
 )
 def test_a_file_that_holds_no_windows_is_refused_by_name(tmp_path: Path, held: str | bytes, reason: str) -> None:

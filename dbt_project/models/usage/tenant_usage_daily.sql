@@ -33,13 +33,18 @@ tenant_hours as (
 asked as (
 
     select
-        {{ columns_of('model_hours', ['date'] + hour_keys + classes + facts + ['doubted_joules', 'doubt_reasons']) }},
-        {{ columns_of('model_hours', ['doubted_tokens_part', 'unbooked_tokens_part']) }},
+        {{ columns_of('model_hours', ['date'] + hour_keys + classes + facts + ['doubted_joules', 'unbooked_tokens_part']) }},
+        model_hours.doubt_reasons as hour_reasons,
+        model_hours.doubted_tokens_part as hour_doubted_tokens_part,
         model_hours.weighted_tokens as engine_tokens,
         tenant_hours.request_team,
         tenant_hours.tenant,
         tenant_hours.requests,
         tenant_hours.first_asked,
+        {{ ratio(
+            'tenant_hours.contradicted_tokens',
+            '(tenant_hours.logged_input_tokens + tenant_hours.logged_output_tokens)'
+        ) }} as contradicted_part,
         {{ columns_of(
             'tenant_hours',
             [
@@ -119,14 +124,15 @@ shares as (
                 fact
             ) }} as {{ fact }},
         {% endfor -%}
-        doubt_reasons,
-        doubted_tokens_part,
+        -- What the log itself contradicts is in doubt of who asked, not of the engine.
+        case when contradicted_part > 0 then concat_ws(',', hour_reasons, 'contradicted_totals') else hour_reasons end as doubt_reasons,
+        greatest(hour_doubted_tokens_part, nullif(contradicted_part, 0)) as doubted_tokens_part,
         unbooked_tokens_part
     from running
 
 ),
 
--- Of the tokens that it has of an hour, as much is in doubt as of the hour's.
+-- Of the tokens that it has of an hour, as much is in doubt as of the hour's, or of its own log.
 doubted_shares as (
 
     select

@@ -119,7 +119,7 @@ of_the_hours as (
         {{ from_epoch_us('late_doubts.from_us') }} as since_at,
         {{ from_epoch_us('late_doubts.to_us') }} as until_at,
         cast(null as {{ exact_type() }}) as doubted_joules,
-        cast(null as {{ exact_type() }}) as doubted_tokens,
+        late_doubts.doubted_tokens,
         cast(null as {{ exact_type() }}) as unbooked_tokens,
         late_doubts.doubted_usd,
         cast(null as {{ dbt.type_string() }}) as token_classes,

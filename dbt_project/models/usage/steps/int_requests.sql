@@ -55,7 +55,11 @@ named as (
         case when raw_requests.team is not null or raw_requests.tenant is not null then 1 else 0 end as names_who_asked,
         raw_requests.input_tokens,
         raw_requests.cached_input_tokens,
-        raw_requests.output_tokens
+        raw_requests.output_tokens,
+        case
+            when raw_requests.tokens_basis = 'contradicted' then raw_requests.input_tokens + raw_requests.output_tokens
+            else 0
+        end as contradicted_tokens
     from raw_requests
     left join engine_places
         on raw_requests.hour_start_at = engine_places.hour_start_at and {{ name_of_source('raw_requests.engine') }} = engine_places.engine
@@ -89,7 +93,7 @@ final as (
         {{ columns_of('named', [
             'date', 'hour_start_at', 'source', 'request_id', 'started_at', 'ended_at', 'ttft_seconds', 'end_to_end_seconds',
             'is_ok', 'site', 'deployment', 'model', 'request_team', 'tenant', 'names_who_asked', 'input_tokens',
-            'cached_input_tokens', 'output_tokens'
+            'cached_input_tokens', 'output_tokens', 'contradicted_tokens'
         ]) }}
     from named
     inner join chosen_sources on {{ equal_keys('named', 'chosen_sources', source_keys) }}

@@ -50,6 +50,7 @@ source_hours as (
         {% for class in classes -%}
         {{ exact_sum('coalesce(' ~ class ~ ', 0)') }} as {{ class }}{{ ',' if not loop.last }}
         {% endfor %},
+        {{ exact_sum('contradicted_tokens') }} as contradicted_tokens,
         2 * names_who_asked + 1 as preference
     from requests
     group by {{ (asked_keys + ['source', 'names_who_asked']) | join(', ') }}
@@ -69,6 +70,7 @@ source_hours as (
         {% for class in classes -%}
         {{ exact_sum('coalesce(tenant_counters.' ~ class ~ ', 0)') }} as {{ class }},
         {% endfor -%}
+        cast(0 as {{ exact_type() }}) as contradicted_tokens,
         2 * tenant_counters.names_who_asked as preference
     from tenant_counters
     -- A frontend or gateway without an engine's page behind it is booked itself.
@@ -93,6 +95,7 @@ asked as (
     select
         {{ asked_keys | join(', ') }},
         {{ exact_sum('requests') }} as requests,
+        {{ exact_sum('contradicted_tokens') }} as contradicted_tokens,
         min(first_asked) as first_asked,
         {% for class in classes -%}
         {{ exact_sum(class) }} as {{ class }}{{ ',' if not loop.last }}
@@ -121,14 +124,16 @@ placed as (
         asked.request_team,
         asked.tenant,
         asked.first_asked,
+        {% for fact in ['requests', 'contradicted_tokens'] -%}
         {{ exact(
-            'cast(asked.requests as double) * coalesce('
+            'cast(asked.' ~ fact ~ ' as double) * coalesce('
                 ~ ratio(
                     'coalesce(model_hours.weighted_tokens, 0)',
                     'sum(model_hours.weighted_tokens) over asked_window'
                 )
             ~ ', 1e0 / count(*) over asked_window)'
-        ) }} as requests,
+        ) }} as {{ fact }},
+        {% endfor -%}
         {% for class in classes -%}
         {{ exact(
             'cast(asked.' ~ class ~ ' as double) * coalesce('
@@ -150,6 +155,7 @@ final as (
     select
         {{ (['date', 'hour_start_at', 'billing_month', 'is_served'] + model_keys() + ['request_team', 'tenant']) | join(', ') }},
         {{ exact_sum('requests') }} as requests,
+        {{ exact_sum('contradicted_tokens') }} as contradicted_tokens,
         min(first_asked) as first_asked,
         {% for class in classes -%}
         {{ exact_sum(class) }} as logged_{{ class }}{{ ',' if not loop.last }}

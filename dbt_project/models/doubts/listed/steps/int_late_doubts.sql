@@ -1,6 +1,7 @@
--- What is in doubt of a place or a deployment, and needs its models' hours to be known. It marks no hour: CO2 has its
--- basis in each row (is_carbon_complete, hourly_carbon_ratio), goodput is in a table of its own, and what a commitment
--- costs that is not used is a row of its own. One row per date, reason and entity.
+-- What is in doubt of a place, a deployment or a log of requests, and needs its models' hours to be known. It marks no
+-- hour: CO2 has its basis in each row (is_carbon_complete, hourly_carbon_ratio), goodput is in a table of its own, what a
+-- commitment costs that is not used is a row of its own, and of tokens of a log tenant_usage_daily has who asked for them.
+-- One row per date, reason and entity.
 with dates as (
 
     select * from {{ ref('stg_run_dates') }}
@@ -66,6 +67,21 @@ unused_commitments as (
 
 ),
 
+contradicted_logs as (
+
+    select
+        date,
+        source,
+        count(case when contradicted_tokens > 0 then 1 end) as contradicted_requests,
+        count(*) as requests,
+        {{ exact_sum('contradicted_tokens') }} as contradicted_tokens
+    from {{ ref('int_requests') }}
+    group by date, source
+    having sum(contradicted_tokens) > 0
+        and sum(contradicted_tokens) >= {{ doubt_threshold() }} * sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0))
+
+),
+
 factors as (
 
     select
@@ -125,6 +141,7 @@ final as (
         site as entity,
         min(start_us) as from_us,
         max(start_us) + {{ hour_us() }} as to_us,
+        cast(null as {{ exact_type() }}) as doubted_tokens,
         cast(null as {{ money_type() }}) as doubted_usd,
         min(zone) || ': ' || {{ rounded_text('count(*)') }} || ' hours, ' || {{ rounded_text('sum(facility_energy_kwh)', 3) }} || ' kWh'
             as evidence
@@ -138,6 +155,7 @@ final as (
         deployment as entity,
         min(start_us) as from_us,
         max(start_us) + {{ hour_us() }} as to_us,
+        cast(null as {{ exact_type() }}) as doubted_tokens,
         cast(null as {{ money_type() }}) as doubted_usd,
         {{ rounded_text('count(*)') }} || ' hours and models' as evidence
     from impossible_goodput
@@ -150,11 +168,26 @@ final as (
         missing_gpus.site as entity,
         min(dates.start_us) as from_us,
         max(dates.end_us) as to_us,
+        cast(null as {{ exact_type() }}) as doubted_tokens,
         {{ money_sum('missing_gpus.cost_usd') }} as doubted_usd,
         {{ joined_in_order('missing_gpus.evidence') }} as evidence
     from missing_gpus
     inner join dates on missing_gpus.date = dates.date
     group by missing_gpus.date, missing_gpus.site
+    union all
+    select
+        contradicted_logs.date,
+        'contradicted_totals' as reason,
+        'source' as entity_kind,
+        contradicted_logs.source as entity,
+        dates.start_us as from_us,
+        dates.end_us as to_us,
+        contradicted_logs.contradicted_tokens as doubted_tokens,
+        cast(null as {{ money_type() }}) as doubted_usd,
+        {{ rounded_text('contradicted_logs.contradicted_requests') }} || ' of '
+            || {{ rounded_text('contradicted_logs.requests') }} || ' requests' as evidence
+    from contradicted_logs
+    inner join dates on contradicted_logs.date = dates.date
 
 )
 
