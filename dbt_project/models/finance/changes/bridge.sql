@@ -116,7 +116,7 @@ side_work as (
 
 ),
 
--- A part that a model did not have costs nothing.
+-- A part that a model did not have costs nothing; one without a price, an unknown amount.
 keys as (
 
     select distinct month, site, model, part from side_costs
@@ -151,8 +151,8 @@ paired as (
         coalesce(
             case when parts.unit = 'productive_kwh' then after_work.metered_ratio / nullif(before_work.metered_ratio, 0) end, 1
         ) as metered_change,
-        coalesce(after_costs.cost_usd, 0) as after_usd,
-        coalesce(before_costs.cost_usd, 0) as before_usd,
+        coalesce(after_costs.cost_usd, before_costs.cost_usd * 0) as after_usd,
+        coalesce(before_costs.cost_usd, after_costs.cost_usd * 0) as before_usd,
         cast(coalesce(after_costs.work_usd, 0) as double) as after_work_usd,
         cast(coalesce(before_costs.work_usd, 0) as double) as before_work_usd,
         {% for side in ['after', 'before'] -%}
@@ -262,20 +262,21 @@ bridged as (
         {{ plain_name('model', 'model') }} as model,
         part,
         before_usd,
-        case when is_in_both then calendar_usd else 0 end as calendar_usd,
-        case when is_in_both then coverage_usd else 0 end as coverage_usd,
-        case when is_in_both then price_usd else 0 end as price_usd,
-        case when is_in_both then work_change_usd - efficiency_usd else 0 end as volume_usd,
-        case when is_in_both then efficiency_usd else 0 end as efficiency_usd,
+        case when is_in_both then calendar_usd else no_usd end as calendar_usd,
+        case when is_in_both then coverage_usd else no_usd end as coverage_usd,
+        case when is_in_both then price_usd + no_usd else no_usd end as price_usd,
+        case when is_in_both then work_change_usd - efficiency_usd + no_usd else no_usd end as volume_usd,
+        case when is_in_both then efficiency_usd + no_usd else no_usd end as efficiency_usd,
         case
             when is_in_both then after_usd - before_usd - calendar_usd - coverage_usd - price_usd - work_change_usd
-            else 0
+            else no_usd
         end as idle_usd,
-        case when is_in_month and not is_in_both then after_usd else 0 end as new_usd,
-        case when not is_in_month then -before_usd else 0 end as gone_usd,
+        case when is_in_month and not is_in_both then after_usd else no_usd end as new_usd,
+        case when not is_in_month then -before_usd else no_usd end as gone_usd,
+        no_usd as adjustments_usd,
         after_usd,
         is_cost_complete
-    from effects
+    from (select *, after_usd * 0 as no_usd from effects) as known_effects
 
 ),
 
@@ -313,7 +314,7 @@ summed as (
         sum(after_usd) as after_usd,
         bool_and(is_cost_complete) as is_cost_complete
     from (
-        select *, 0 as adjustments_usd from bridged
+        select * from bridged
         union all by name
         select
             month,
