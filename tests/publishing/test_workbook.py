@@ -114,7 +114,7 @@ def test_totals_and_ratios_are_formulas_of_sums_over_sums(made: Callable) -> Non
         "priced output tokens (million)",
         "J per output token",
         "J per token",
-        "USD per million output tokens, compute",
+        "USD per million output tokens, compute, where metered",
         "in doubt on some date",
     ]
     assert formulas.freeze_panes == "B5"
