@@ -46,9 +46,79 @@ days as (
 
 ),
 
+hours as (
+
+    select
+        *,
+        {{ chargeback_month() }} as month
+    from {{ ref('model_hourly') }}
+
+),
+
 intervals as (
 
     {{ intervals_by(['facility_energy_kwh', 'location_kgco2e']) }}
+
+),
+
+drivers as (
+
+    select * from {{ ref('cost_drivers_hourly') }}
+
+),
+
+scope2 as (
+
+    select * from {{ ref('site_scope2_hourly') }}
+
+),
+
+-- A UTC date may have hours of two local months.
+month_days as (
+
+    select
+        date,
+        month,
+        {% for key in model_keys() -%}
+        {{ key }},
+        {% endfor -%}
+        {{ exact_sum('energy_joules') }} as energy_joules,
+        {{ exact_sum('facility_energy_kwh') }} as facility_energy_kwh
+    from hours
+    group by all
+
+),
+
+cut_dates as (
+
+    select date, site from month_days group by date, site having count(distinct month) > 1
+
+),
+
+-- Which part of such a date's market-based CO2 each month emitted: the site's of each hour, by kWh.
+market_parts as (
+
+    select
+        drivers.date,
+        drivers.billing_month as month,
+        {% for key in model_keys() -%}
+        drivers.{{ key }},
+        {% endfor -%}
+        sum(cast(drivers.facility_energy_kwh as double) * {{ ratio('scope2.scope2_market_gco2e', 'scope2.facility_energy_kwh') }})
+            as month_gco2e
+    from drivers
+    inner join cut_dates on drivers.date = cut_dates.date and drivers.site = cut_dates.site
+    inner join scope2 on {{ equal_keys('drivers', 'scope2', ['site', 'hour_start_at', 'local_date']) }}
+    group by all
+
+),
+
+market_ratios as (
+
+    select
+        *,
+        {{ ratio('month_gco2e', 'sum(month_gco2e) over (partition by date, ' ~ model_keys() | join(', ') ~ ')') }} as month_ratio
+    from market_parts
 
 ),
 
@@ -59,10 +129,25 @@ followed as (
         used.month,
         used.marts_key,
         used.site || ' | ' || used.model as model_key,
-        {{ exact('cast(used.energy_joules as double) * ' ~ ratio('days.facility_energy_kwh', 'days.energy_joules')) }}
+        {{ exact('cast(used.energy_joules as double) * ' ~ ratio('month_days.facility_energy_kwh', 'month_days.energy_joules')) }}
         as facility_energy_kwh,
-        {{ exact('cast(used.energy_joules as double) * ' ~ ratio('days.market_gco2e', 'days.energy_joules')) }} as market_gco2e
+        {{ exact(
+            'cast(used.energy_joules as double) * coalesce(market_ratios.month_ratio, 1) * '
+                ~ ratio('days.market_gco2e', 'month_days.energy_joules')
+        ) }} as market_gco2e
     from used
+    left join month_days
+        on used.date = month_days.date
+        and used.month = month_days.month
+        {% for key in model_keys() -%}
+        and used.{{ key }} is not distinct from month_days.{{ key }}
+        {% endfor -%}
+    left join market_ratios
+        on used.date = market_ratios.date
+        and used.month = market_ratios.month
+        {% for key in model_keys() -%}
+        and used.{{ key }} is not distinct from market_ratios.{{ key }}
+        {% endfor -%}
     left join days
         on used.date = days.date
         {% for key in model_keys() -%}
@@ -128,22 +213,6 @@ sites as (
 
 ),
 
-hours as (
-
-    select
-        date,
-        {{ chargeback_month() }} as month,
-        hour_start_at,
-        site,
-        deployment,
-        model,
-        coalesce(computed_input_tokens, input_tokens) as computed_input_tokens,
-        cached_input_tokens,
-        output_tokens
-    from {{ ref('model_hourly') }}
-
-),
-
 -- A price begins on a local date, which has hours of its UTC date and of the one before or after.
 price_dates as (
 
@@ -167,8 +236,9 @@ local_dates as (
         hours.model,
         greatest({{ local_date('hours.hour_start_at', "coalesce(sites.time_zone, 'UTC')") }}, hours.month) as local_date,
         {% for class in sold_classes -%}
+        {% set tokens = 'coalesce(hours.computed_input_tokens, hours.input_tokens)' if class == 'computed_input' else 'hours.' ~ class ~ '_tokens' -%}
         coalesce(
-            {{ ratio('sum(hours.' ~ class ~ '_tokens)', 'sum(sum(hours.' ~ class ~ '_tokens)) over whole_window') }},
+            {{ ratio('sum(' ~ tokens ~ ')', 'sum(sum(' ~ tokens ~ ')) over whole_window') }},
             {{ ratio('count(*)', 'sum(count(*)) over whole_window') }}
         ) as {{ class }}_ratio{{ ',' if not loop.last }}
         {% endfor %}
