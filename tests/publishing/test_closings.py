@@ -92,6 +92,17 @@ def test_late_data_of_a_closed_month_is_one_adjustment_of_the_open_one(adjusted:
     assert read(adjusted, "select sum(closed_cost_usd) from finance.chargeback") == [(Decimal(149),)]
 
 
+def test_an_adjustment_has_the_reason_of_what_was_restated(adjusted: Fleet) -> None:
+    """A PUE that changes makes 60 kWh of 56 and 12 USD of 17.20: by the kWh alone that would be late data."""
+    with closing(database.connect(adjusted.warehouse)) as connection:
+        for table, value in (("published_with", "pue 1.2"), ("booked_with", "pue 1.3")):
+            connection.execute(f"insert into raw.{table} values (?, 'sites', ?)", [LAST, value])
+    change(adjusted, LAST, "energy", 12, kwh=60)
+    publish(adjusted)
+    assert adjustments(adjusted) == [*LATE, ("10", "11", "energy", -5.2, "fleet file")]
+    assert adjustments(adjusted, "chargeback_adjustments")[-1] == ("10", "11", "No request log", -5.2, "fleet file")
+
+
 @pytest.mark.rest
 def test_a_cost_that_moves_to_another_deployment_is_taken_back_and_charged(closed: Fleet) -> None:
     change(closed, LAST, "energy", 0)
