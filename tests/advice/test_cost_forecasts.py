@@ -1,4 +1,4 @@
-"""Budgets of a month beside what was spent: what has no price has spent an unknown amount, what did not run has spent none.
+"""Budgets of a month beside what was spent: an unknown amount where there is no price, none where nothing ran.
 
 Add here what becomes of a forecast's rows. Keep out how the rest of a month is carried forward (`test_month_end`).
 """

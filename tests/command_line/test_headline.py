@@ -128,8 +128,8 @@ def test_months_add_up_sites_and_mark_what_is_known_in_part() -> None:
 
 
 def test_the_parts_that_the_terminal_names_add_up_to_all_parts() -> None:
-    """384 USD pay for commitments that nothing used: they are capacity, and in no row of the table of models. 100 + 20 +
-    30 + 384 + 6 = 540; on another basis is the same cost again."""
+    """384 USD pay for commitments that nothing used: they are capacity, and in no row of the table of models. 100 + 20
+    + 30 + 384 + 6 = 540; on another basis is the same cost again."""
     with duckdb.connect() as connection:
         connection.execute("create schema marts")
         connection.execute(
