@@ -13,10 +13,10 @@ select
     sum(case status when 'open' then closed_cost_usd - known_cost_usd + known_cost_usd_high else closed_cost_usd end)
         as closed_cost_usd_high,
     sum(idle_cost_usd) as idle_cost_usd,
-    -- Of a sum each site that has a cost has to be known.
-    case when count(forecast_usd) = count(known_cost_usd) then sum(forecast_usd) end as forecast_usd,
-    case when count(forecast_usd) = count(known_cost_usd) then sum(forecast_low_usd) end as forecast_usd_low,
-    case when count(forecast_usd) = count(known_cost_usd) then sum(forecast_high_usd) end as forecast_usd_high,
+    -- Of a sum each site that has a cost has to be known: else it is divided by NULL.
+    sum(forecast_usd) / nullif(cast(count(forecast_usd) = count(known_cost_usd) as integer), 0) as forecast_usd,
+    sum(forecast_low_usd) / nullif(cast(count(forecast_usd) = count(known_cost_usd) as integer), 0) as forecast_usd_low,
+    sum(forecast_high_usd) / nullif(cast(count(forecast_usd) = count(known_cost_usd) as integer), 0) as forecast_usd_high,
     sum(facility_energy_kwh) as facility_energy_kwh,
     sum(facility_energy_kwh_low) as facility_energy_kwh_low,
     sum(facility_energy_kwh_high) as facility_energy_kwh_high,

@@ -102,10 +102,11 @@ side_drivers as (
 -- of capital. The row without a model is the site's, for what no model holds.
 owned as (
 
+    {% for model in ['drivers.model', 'cast(null as ' ~ dbt.type_string() ~ ')'] -%}
     select
         sides.month,
         sides.site,
-        drivers.model,
+        {{ model }} as model,
         {{ ratio(
             'sum(case when drivers.capital_rate_usd_per_gpu_hour is not null then drivers.capacity_cost_usd else 0 end)',
             'sum(drivers.capacity_cost_usd)'
@@ -114,7 +115,9 @@ owned as (
     inner join drivers
         on sides.site = drivers.site and sides.date = drivers.date and sides.compared_month = drivers.billing_month
     where not sides.is_after
-    group by grouping sets ((sides.month, sides.site, drivers.model), (sides.month, sides.site))
+    group by 1, 2, 3
+    {{ 'union all' if not loop.last }}
+    {% endfor %}
 
 ),
 
