@@ -9,7 +9,8 @@
    `fee` is the site's amount of the hour that `usd` shares out among all rows (`among`); without any it is the
    remainder's. `charged` is NULL where a site does not pay the part at all. `complete` holds where every price was
    known; of an unmetered accelerator no energy is. `is_exact`: `usd` is a decimal, not a double. `is_cash` is false for
-   what no invoice shows. To add a part: a line here and in focus_skus, and where its price is new a charge of the fleet
+   what no invoice shows. Overhead and cooling are kWh at one price, that of the row's accelerators: their sizes compare
+   as their kWh do, also where the price is negative. To add a part: a line here and in focus_skus, and where its price is new a charge of the fleet
    file (pipelines/fleet/money/site_charges.py). #}
 {% macro cost_parts() %}
     {{ return([
@@ -57,13 +58,13 @@
             'name': 'overhead',
             'by': 'energy',
             'usd':
-                'case when overhead_cost_usd < coalesce(cooling_cost_usd, 0) then 0'
+                'case when abs(overhead_cost_usd) < abs(coalesce(cooling_cost_usd, 0)) then 0'
                 ~ ' else overhead_cost_usd - coalesce(cooling_cost_usd, 0) end',
             'marginal':
-                'case when marginal_overhead_cost_usd < coalesce(marginal_cooling_cost_usd, 0) then 0'
+                'case when abs(marginal_overhead_cost_usd) < abs(coalesce(marginal_cooling_cost_usd, 0)) then 0'
                 ~ ' else marginal_overhead_cost_usd - coalesce(marginal_cooling_cost_usd, 0) end',
             'idle':
-                'case when idle_overhead_cost_usd < coalesce(idle_cooling_cost_usd, 0) then 0'
+                'case when abs(idle_overhead_cost_usd) < abs(coalesce(idle_cooling_cost_usd, 0)) then 0'
                 ~ ' else idle_overhead_cost_usd - coalesce(idle_cooling_cost_usd, 0) end',
             'charged': '1',
             'complete': 'untariffed_kwh = 0',

@@ -33,7 +33,8 @@ BUDGET_COMMENT = (
     " progress, what it will have cost at its end. A site's cost is all that it pays, a team's or model's is what the"
     " basis gives to it. [topic: cost]"
 )
-_FEW = " NULL: fewer than 14 days are known at one of its sites."
+_FEW = " NULL: of fewer than 14 days the cost is known at one of its sites."
+_UNPRICED = " NULL: no part of it has a price."
 _SCOPE = {
     "scope": ("varchar", "`site`, `team` (of the deployment) or `model`."),
     "scope_name": ("varchar", "Name of the site, team or model."),
@@ -55,8 +56,8 @@ FORECAST_COLUMNS = {
     "as_of_date": ("date", "Newest booked UTC date: the forecast is made on its evening."),
     "billing_month": ("date", "First day of the month, in the time zone of the site."),
     **_SCOPE,
-    "spent_usd": ("double", "USD of the booked hours of the month."),
-    "contract_rest_usd": ("double", "USD of the rest that are paid whatever runs."),
+    "spent_usd": ("double", f"USD of the booked hours of the month.{_UNPRICED}"),
+    "contract_rest_usd": ("double", f"USD of the rest that are paid whatever runs.{_UNPRICED}"),
     "energy_rest_usd": (
         "double",
         f"USD expected for what follows the load: energy, cooling, overhead, carbon price.{_FEW}",
@@ -82,9 +83,9 @@ BUDGET_COLUMNS = {
     "budget": ("varchar", "Name of the budget."),
     **_SCOPE,
     "budget_usd": ("double", "USD of the month."),
-    "spent_usd": ("double", "USD of the booked hours of the month; 0 where nothing of it had a cost."),
-    "remaining_usd": ("double", "budget_usd less spent_usd; negative once it is exceeded."),
-    "spent_ratio": ("double", "spent_usd / budget_usd."),
+    "spent_usd": ("double", f"USD of the booked hours of the month; 0 where it has no cost.{_UNPRICED}"),
+    "remaining_usd": ("double", "budget_usd less spent_usd; negative once it is exceeded. NULL as spent_usd."),
+    "spent_ratio": ("double", "spent_usd / budget_usd. NULL as spent_usd."),
     **{
         name: (kind, f"{comment} Of a month that is over, spent_usd.{_FEW}")
         for name, (kind, comment) in _FORECAST.items()
@@ -140,9 +141,10 @@ def _budgets(budgets: pd.DataFrame, months: pd.DataFrame, forecasts: pd.DataFram
     keys = ["billing_month", *KEYS]
     ends = list(_FORECAST)
     rows = budgets.merge(months, how="left", on=keys).merge(forecasts[[*keys, *ends]], how="left", on=keys)
-    # A budget of what has not cost anything this month: nothing is spent, and nothing is known of its end.
+    # A budget of what has no cost this month: nothing is spent, and nothing is known of its end. What has a cost and no
+    # price has spent an unknown amount.
     rows["as_of_date"] = rows["as_of_date"].fillna(months["as_of_date"].max()) if len(months) else rows["as_of_date"]
-    rows["spent_usd"] = rows["spent_usd"].fillna(0.0)
+    rows["spent_usd"] = rows["spent_usd"].mask(rows["is_in_progress"].isna(), 0.0)
     is_over = rows["is_in_progress"].eq(False)
     for end in ends:
         rows[end] = rows[end].where(~is_over, rows["spent_usd"])

@@ -80,13 +80,16 @@ from by_scope
 """
 # All parts of the cost of the same dates; those that the table leaves out, each with its USD.
 _ALL_PARTS = """
-select part, sum(cost_usd) as usd, part in ('capacity', 'energy', 'cooling', 'overhead') as is_in_table,
+select case deployment when '__unused_commitment__' then 'unused commitment' when '__unmetered__' then
+        'unmetered accelerators' else replace(part, '_', ' ') end as what, sum(cost_usd) as usd,
+    deployment not in ('__unused_commitment__', '__unmetered__')
+        and part in ('capacity', 'energy', 'cooling', 'overhead') as is_in_table,
     bool_and(is_cost_complete) as is_cost_complete
 from marts.cost_daily
 where basis = 'fully_loaded'
-group by part
+group by what, is_in_table
 having sum(cost_usd) <> 0
-order by usd desc, part
+order by usd desc, what
 """
 # Device types with a metered energy cost and a rate, and the last date of it.
 _PRICED_TWICE = """
@@ -186,12 +189,14 @@ def unplaced(connection: duckdb.DuckDBPyConnection) -> str | None:
 def _all_parts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """What the fleet cost with the parts that the table leaves out; nothing where there are none."""
     parts = connection.execute(_ALL_PARTS).fetchall()
-    others = [f"{part.replace('_', ' ')} {usd:,.2f}" for part, usd, is_in_table, _ in parts if not is_in_table]
+    others = [f"{what} {usd:,.2f}" for what, usd, is_in_table, _ in parts if not is_in_table]
     if not others:
         return {}
     least = "" if all(is_cost_complete for *_, is_cost_complete in parts) else "≥ "
     total = sum(usd for _, usd, *_ in parts)
-    return {"all parts": f"{least}{total:,.2f} USD, as in the table of months: USD compute and {', '.join(others)}"}
+    compute = sum(usd for _, usd, is_in_table, _ in parts if is_in_table)
+    added = ", ".join([f"USD compute {compute:,.2f}", *others])
+    return {"all parts": f"{least}{total:,.2f} USD, as in the table of months: {added}"}
 
 
 def _inputs(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> dict[str, str]:

@@ -18,7 +18,8 @@ SHOWN_MONTHS = 3
 _MONTHS = f"""
 select strftime(month, '%Y-%m'), string_agg(distinct status, ', ' order by status),
     sum(booked_hours) / sum(month_hours), sum(closed_cost_usd),
-    nullif(sum(adjustment_usd), 0), sum(known_cost_usd), sum(idle_cost_usd) / sum(known_cost_usd), sum(forecast_usd),
+    nullif(sum(adjustment_usd), 0), sum(known_cost_usd), sum(idle_cost_usd) / nullif(sum(known_cost_usd), 0),
+    case when count(forecast_usd) = count(known_cost_usd) then sum(forecast_usd) end,
     bool_and(is_cost_complete), any_value(currency), sum(closed_cost_in_currency)
 from finance.months group by month having sum(closed_cost_usd) is not null order by month desc limit {SHOWN_MONTHS}
 """
@@ -37,7 +38,7 @@ _MEANINGS = {
     "of it adjusted": "changes of closed months that this month got",
     "USD known": "all parts of the cost, as known now",
     "idle cost": "share of it that paid for idle accelerators",
-    "USD at its end": "what the month will have cost; – with less than 14 days of history",
+    "USD at its end": "what the month will have cost; – with less than 14 days of history, or without a price",
 }
 # Intervals of the newest month, the whole fleet's; joules of the scope with the most of them.
 _INTERVALS = f"""
@@ -70,7 +71,7 @@ _OF_MONTH = f"""
 where month = (select max(month) from marts.model_monthly))
 """
 _BUDGETS = """
-select strftime(month, '%Y-%m'), budget, scope || ' ' || name, budget_usd, spent_usd, spent_usd / budget_usd,
+select strftime(month, '%Y-%m'), budget, scope || ' ' || name, budget_usd, spent_usd, spent_usd / nullif(budget_usd, 0),
     forecast_usd, nullif(expected_overrun_usd, 0)
 from finance.budgets where month = (select max(month) from finance.budgets)
 order by expected_overrun_usd desc nulls last, budget

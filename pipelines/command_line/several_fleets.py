@@ -92,7 +92,7 @@ _MONTH_COLUMNS = {
 }
 _BUDGETS = """
 select budgets.fleet, strftime(budgets.month, '%Y-%m'), budget, scope || ' ' || name, budget_usd, spent_usd,
-    spent_usd / budget_usd, forecast_usd, nullif(expected_overrun_usd, 0)
+    spent_usd / nullif(budget_usd, 0), forecast_usd, nullif(expected_overrun_usd, 0)
 from finance.budgets as budgets
 join (select fleet, max(month) as month from finance.budgets group by fleet) as last using (fleet, month)
 order by expected_overrun_usd desc nulls last, budgets.fleet, budget
@@ -103,7 +103,7 @@ _MEANINGS = {
     "kWh, kgCO2e": "electricity of the accelerators and their hosts, × PUE, and the grid's emissions for it",
     "USD compute": "price of the accelerator hours, and of their electricity",
     "USD charged": "all parts of the month's cost: of a closed month what it was closed with",
-    "USD at its end": "what the month will have cost; – where a fleet has less than 14 days of history",
+    "USD at its end": "what the month will have cost; – where a fleet has less than 14 days of history, or no price",
     "≥": "at least this: a price or a grid factor is missing for a part of it",
 }
 

@@ -50,10 +50,20 @@ from known left join before using (month, site)
 _STATE = "facility_energy_kwh, gpu_hours, method_version"
 # Of a part alone it may be known better.
 _PART_REASON = "case when reason = 'price' and part = 'demand_charge' then 'peak of the month' else reason end"
-# View -> table, reason and state of a row. Those of cost are last: they are what is known from then on.
+# Why the publication restates the cost of a month, by site and, where that is asked, part: by what was recorded of its
+# dates, which is better than what the month shows. Where nothing was recorded, the month's own state has to do.
+_RESTATED = """
+select month, case site when '__unknown__' then 'Unknown site' else site end as site, {part}
+    array_to_string(list_sort(list_distinct(flatten(list(string_split(reason, ', '))))), ', ') as restated_reason
+from target.published.restated_figures
+where publication_id = ? and figure = 'cost' and reason <> 'not known'
+group by all
+"""
+# View -> table, its keys beside month and site of which it is known why, reason and state of a row. Those of cost are
+# last: they are what is known from then on.
 _ADJUSTMENTS = (
-    ("int_due_chargeback_adjustments", "chargeback_adjustments", "reason"),
-    ("int_due_adjustments", "adjustments", f"{_PART_REASON}, {_STATE}"),
+    ("int_due_chargeback_adjustments", "chargeback_adjustments", "", "coalesce(restated_reason, reason)"),
+    ("int_due_adjustments", "adjustments", "part", f"coalesce(restated_reason, {_PART_REASON}), {_STATE}"),
 )
 
 
@@ -65,12 +75,12 @@ def write(
 ) -> None:
     """Bring what is appended to, adjust closed months that changed, and make the tables of schema finance anew in the
     attached `target`, by the views of the attached `warehouse`. Unless `uncompared` is None (nothing to compare with),
-    find what the publication restates; these dates are not compared."""
+    find what the publication restates, and so why closed months are adjusted; these dates are not compared."""
     for appended in (closings, advice_history):
         appended.bring(connection, "warehouse.published", "target.published")
-    _adjust(connection, publication_id, published_at)
     if uncompared is not None:
         restatements.find(connection, publication_id, published_at, uncompared)
+    _adjust(connection, publication_id, published_at)
     _make(connection)
 
 
@@ -81,12 +91,15 @@ def _adjust(connection: duckdb.DuckDBPyConnection, publication_id: str, publishe
     if connection.execute("select count(*) from target.published.closings").fetchall() == [(0,)]:
         return
     with _reading(connection):
-        for view, table, more in _ADJUSTMENTS:
+        for view, table, key, more in _ADJUSTMENTS:
+            restated = _RESTATED.format(part=f"{key}," if key else "")
+            keys = ", ".join(filter(None, ("month", "site", key)))
             connection.execute(
                 f"insert into target.published.{table} ({', '.join(closings.TABLES[table][1])})"
                 f" select ?, ?::timestamptz, due.*, {more}"
-                f" from ({due[view]}) as due left join ({_STATES}) as states using (month, site) order by all",
-                [publication_id, published_at],
+                f" from ({due[view]}) as due left join ({_STATES}) as states using (month, site)"
+                f" left join ({restated}) as restated using ({keys}) order by all",
+                [publication_id, published_at, publication_id],
             ).fetchall()
 
 

@@ -17,7 +17,7 @@ from pipelines.report.sentences import SAME, amount, change, counted, in_doubt, 
 # What a tile shows: column, unit, digits, and whether more of it is better (None: neither).
 TILES: dict[str, tuple[str, str, int, bool | None]] = {
     "Cost of the day": ("cost_usd", "USD", 2, False),
-    "Cost per million output tokens, all parts": ("cost_usd_per_output_mtok", "USD", 2, False),
+    "Cost per million output tokens, with what served none": ("cost_usd_per_output_mtok", "USD", 2, False),
     "Energy per output token": ("joules_per_output_token", "J", 2, False),
     "Idle energy": ("idle_energy_ratio", "", 1, False),
     "Output tokens": ("output_mtok", "million", 1, True),
@@ -127,7 +127,7 @@ def _over_time(found: Sequence[Row]) -> Drawn:
     x = of_dates(dates, left, right)
     pictures = []
     for column, unit, title in (
-        ("cost_usd_per_output_mtok", "USD", "Cost per million output tokens, all parts"),
+        ("cost_usd_per_output_mtok", "USD", "Cost per million output tokens, with what served none"),
         ("kwh_per_output_mtok", "kWh", "Energy per million output tokens"),
     ):
         if all(row[column] is None for row in found):
@@ -156,7 +156,7 @@ def _over_time(found: Sequence[Row]) -> Drawn:
     numbers = table(
         "Cost and energy per million output tokens",
         {
-            "model": NAME, "date": TEXT, "USD per million output tokens, all parts": 3,
+            "model": NAME, "date": TEXT, "USD per million output tokens, with what served none": 3,
             "kWh per million output tokens": 3, "J per output token": 3, "USD": MONEY,
             "million output tokens": 3, "all prices known": YES_NO,
         },

@@ -95,14 +95,17 @@ def _idle_ratio(row: Row) -> float | None:
 
 def _budgets(found: Sequence[Row]) -> Drawn:
     exceeded = [row for row in found if row["expected_overrun_usd"]]
-    known = [row for row in found if row["forecast_usd"] is not None]
+    # What is known of a cost may be less than it is: a budget holds where each price is known.
+    kept = [row for row in found if row["expected_overrun_usd"] == 0 and row["is_cost_complete"]]
     if exceeded:
         of = [f"{named(row['budget'])} by {amount(row['expected_overrun_usd'], 'USD')}" for row in exceeded[:3]]
         more = [f"{len(exceeded) - 3} more"] if len(exceeded) > 3 else []
         verb = "will be" if any(row["is_in_progress"] for row in exceeded) else "was" if len(exceeded) == 1 else "were"
         sentence = f"{len(exceeded)} of {counted(len(found), 'budget')} {verb} exceeded: <b>{listed([*of, *more])}</b>."
-    elif known:
-        sentence = f"{'The budget holds' if len(known) == 1 else f'{len(known)} budgets hold'}."
+    elif kept:
+        sentence = f"{'The budget holds' if len(kept) == 1 else f'{len(kept)} budgets hold'}."
+    elif all(row["is_cost_complete"] is False for row in found):
+        sentence = "Whether the budgets hold is not known: a price is missing."
     else:
         sentence = "Whether the budgets hold is not known yet: fewer than 14 days are booked."
     columns = {
@@ -112,7 +115,8 @@ def _budgets(found: Sequence[Row]) -> Drawn:
     numbers = [
         (
             f"{row['month']:%Y-%m}", row["budget"], row["scope"], row["name"], row["budget_usd"], row["spent_usd"],
-            row["spent_usd"] / row["budget_usd"] if row["budget_usd"] else None, row["forecast_usd"],
+            row["spent_usd"] / row["budget_usd"] if row["budget_usd"] and row["spent_usd"] is not None else None,
+            row["forecast_usd"],
             "" if row["expected_overrun_usd"] == 0 else row["expected_overrun_usd"],
         )
         for row in found

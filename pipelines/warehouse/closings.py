@@ -47,7 +47,11 @@ _ADJUSTED = {
 }
 _DIFFERENCE = {
     "adjustment_usd": (_MONEY, "USD, fully loaded: what is known now less what was known before."),
-    "reason": ("varchar", "Why it changed: `late data`, `price`, `peak of the month` or `method`."),
+    "reason": (
+        "varchar",
+        "Why it changed, as in finance.restatements: `late data`, `price`, `fleet file`, `factor`, `peak of the month`"
+        " or `method`, or several of them.",
+    ),
 }
 # What the reason is found by: the month of the site as it was known.
 _STATE = {

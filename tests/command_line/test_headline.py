@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from pipelines.advice import consolidation_table, right_sizing_table
-from pipelines.command_line import advice_headline, month_headline
+from pipelines.command_line import advice_headline, model_headline, month_headline
 from pipelines.command_line.advice_headline import _KINDS
 from pipelines.command_line.headline import _ways_in
 from pipelines.command_line.model_headline import _inputs
@@ -125,3 +125,22 @@ def test_months_add_up_sites_and_mark_what_is_known_in_part() -> None:
         assert " ".join(newest.split()) == "2026-11 open 3.3% ≥ 47.20 7.20 ≥ 40.00 25.0% 1,200.00 –"
         assert " ".join(older.split()) == "2026-10 adjusted 100.0% ≥ 150.00 – ≥ 157.20 50.0% – 120.00"
         assert month_headline.budgets(connection) == ""
+
+
+def test_the_parts_that_the_terminal_names_add_up_to_all_parts() -> None:
+    """384 USD pay for commitments that nothing used: they are capacity, and in no row of the table of models. 100 + 20
+    + 30 + 384 + 6 = 540; on another basis is the same cost again."""
+    with duckdb.connect() as connection:
+        connection.execute("create schema marts")
+        connection.execute(
+            "create table marts.cost_daily as select * from (values"
+            " ('llm/gpt', 'fully_loaded', 'capacity', 100.0, true), ('llm/gpt', 'fully_loaded', 'energy', 20.0, true),"
+            " ('llm/gpt', 'fully_loaded', 'hosting', 30.0, true), ('llm/gpt', 'usage', 'hosting', 10.0, true),"
+            " ('__unused_commitment__', 'fully_loaded', 'capacity', 384.0, true),"
+            " ('__unmetered__', 'fully_loaded', 'capacity', 6.0, true)"
+            ") as costs(deployment, basis, part, cost_usd, is_cost_complete)"
+        )
+        assert model_headline._all_parts(connection) == {
+            "all parts": "540.00 USD, as in the table of months: USD compute 120.00, unused commitment 384.00,"
+            " hosting 30.00, unmetered accelerators 6.00"
+        }

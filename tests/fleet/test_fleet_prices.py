@@ -352,7 +352,7 @@ BUDGETS = f"{SMALLEST}{SITE.format(charges='')}teams: {{ns: chat}}\nmodels: [{{n
     ("entry", "problem"),
     [
         ("team: chat", None),
-        ("model: big, basis: fully_loaded", None),
+        ("model: big, basis: usage", None),
         ("site: west, valid_from: 2026-11-01, valid_to: 2027-01-01", None),
         ("team: chat, site: west", "budgets[0]: got team and site, expected exactly one of team, model, site"),
         (
@@ -364,7 +364,8 @@ BUDGETS = f"{SMALLEST}{SITE.format(charges='')}teams: {{ns: chat}}\nmodels: [{{n
 def test_a_budget_is_of_one_team_model_or_site(tmp_path: Path, entry: str, problem: str | None) -> None:
     text = f"{BUDGETS}budgets: [{{budget: b, usd_per_month: 10, {entry}}}]\n"
     if problem is None:
-        load(tmp_path, text)
+        # The basis of finance.chargeback, unless the entry names another one.
+        assert load(tmp_path, text).budgets[0].basis == ("usage" if "basis" in entry else "fully_loaded")
     else:
         assert problems(tmp_path, text) == [problem]
 

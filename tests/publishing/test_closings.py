@@ -9,11 +9,14 @@ import shutil
 from contextlib import closing
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 
 import dagster as dg
 import pytest
 
-from pipelines.command_line.close_command import close
+from pipelines.alarming import alarm_memory
+from pipelines.alarming.alarm import Alarm
+from pipelines.command_line.close_command import close, lasting
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing import month_closing, publication
 from pipelines.warehouse import closings, database, sealed_dates
@@ -87,6 +90,17 @@ def test_late_data_of_a_closed_month_is_one_adjustment_of_the_open_one(adjusted:
         (Decimal(149), Decimal(149))
     ]
     assert read(adjusted, "select sum(closed_cost_usd) from finance.chargeback") == [(Decimal(149),)]
+
+
+def test_an_adjustment_has_the_reason_of_what_was_restated(adjusted: Fleet) -> None:
+    """A PUE that changes makes 60 kWh of 56 and 12 USD of 17.20: by the kWh alone that would be late data."""
+    with closing(database.connect(adjusted.warehouse)) as connection:
+        for table, value in (("published_with", "pue 1.2"), ("booked_with", "pue 1.3")):
+            connection.execute(f"insert into raw.{table} values (?, 'sites', ?)", [LAST, value])
+    change(adjusted, LAST, "energy", 12, kwh=60)
+    publish(adjusted)
+    assert adjustments(adjusted) == [*LATE, ("10", "11", "energy", -5.2, "fleet file")]
+    assert adjustments(adjusted, "chargeback_adjustments")[-1] == ("10", "11", "No request log", -5.2, "fleet file")
 
 
 @pytest.mark.rest
@@ -166,6 +180,16 @@ def test_a_figure_that_cannot_be_made_is_status_1_although_the_month_is_closed(
     printed = capsys.readouterr().out
     assert "2026-10 is closed: 100.00 USD, fully loaded\n" in printed
     assert "checks: 1 passed, 1 failed, 0 warned\n  FAILED published/fleet_report every_part_is_made" in printed
+
+
+def test_closing_names_what_the_runs_warned_of(tmp_path: Path) -> None:
+    """The check ran when the dates were booked, and closing does not run it again."""
+    fleet = fleet_in(tmp_path)
+    assert list(lasting(fleet)) == []
+    what = "the check compute_cost_is_one_amount of marts/cost_daily warned"
+    known = alarm_memory.Known(Alarm("check", "compute_cost_is_one_amount", "warning", what))
+    alarm_memory.AlarmMemory([known]).write(fleet.root / alarm_memory.FILE)
+    assert list(lasting(fleet)) == ["1 alarm of the newest run (`wattledger alarms`):", f"  warning: {what}"]
 
 
 def test_a_month_is_not_opened_before_a_later_one(open_months: Fleet) -> None:

@@ -114,17 +114,17 @@ def test_totals_and_ratios_are_formulas_of_sums_over_sums(made: Callable) -> Non
         "priced output tokens (million)",
         "J per output token",
         "J per token",
-        "USD per million output tokens, compute",
+        "USD per million output tokens, compute, where metered",
         "in doubt on some date",
     ]
     assert formulas.freeze_panes == "B5"
     assert formulas.auto_filter.ref == "A4:O7"
     assert [values.cell(row, 1).value for row in (3, 5, 6, 7)] == ["total", "busy", "parked", "silent"]
     # 12 MJ over 4 million output tokens: 3 J, where the mean of the rows would be 2 J.
-    assert (formulas["L3"].value, values["L3"].value) == ("=SUM(G5:G7)/SUM(H5:H7)", 3.0)
+    assert (formulas["L3"].value, values["L3"].value) == ("=SUBTOTAL(9,G5:G7)/SUBTOTAL(9,H5:H7)", 3.0)
     assert (formulas["L5"].value, values["L5"].value) == ('=IF(COUNT(G5,H5)=2,IFERROR(G5/H5,""),"")', 2.0)
-    assert (formulas["N3"].value, values["N3"].value) == ("=SUM(J5:J7)/SUM(K5:K7)", 10.0)
-    assert (formulas["E3"].value, values["E3"].value) == ("=SUM(E5:E7)", 40.0)
+    assert (formulas["N3"].value, values["N3"].value) == ("=SUBTOTAL(9,J5:J7)/SUBTOTAL(9,K5:K7)", 10.0)
+    assert (formulas["E3"].value, values["E3"].value) == ("=SUBTOTAL(9,E5:E7)", 40.0)
     # Without tokens there is no ratio, and what is unknown is empty, not 0.
     assert values["L6"].value in (None, "")
     assert [values.cell(7, place).value for place in (5, 6, 7, 8)] == [None] * 4
@@ -175,7 +175,7 @@ def test_a_share_is_a_cell_over_its_columns_total(made: Callable) -> None:
         " ('2026-10-01', 'capacity', true, 70, 75), ('2026-10-01', 'energy', true, 25, 25)"
     )("Parts")
     assert (formulas["I5"].value, values["I5"].value) == ('=IF(COUNT(F5,F$3)=2,IFERROR(F5/F$3,""),"")', 0.75)
-    assert (values["F3"].value, formulas["F3"].value, values["I3"].value) == (100.0, "=SUM(F5:F6)", 1.0)
+    assert (values["F3"].value, formulas["F3"].value, values["I3"].value) == (100.0, "=SUBTOTAL(9,F5:F6)", 1.0)
     assert values["I5"].number_format == "0.0%"
     # A month is one, and amounts and headings have the room that they need.
     assert (values["A5"].number_format, formulas.page_setup.orientation) == ("yyyy-mm", "landscape")
@@ -234,7 +234,7 @@ def test_rows_beyond_the_limit_are_added_up_in_one_that_is_named(
     assert [values.cell(row, 1).value for row in (5, 6, 7)] == ["busy", "… and 2 more", None]
     # 1 + 1 kWh; only one of the two has a cost.
     assert [values.cell(6, place).value for place in (2, 3, 5)] == [None, 2.0, 10.0]
-    assert (formulas["C3"].value, values["C3"].value) == ("=SUM(C5:C6)", 4.0)
+    assert (formulas["C3"].value, values["C3"].value) == ("=SUBTOTAL(9,C5:C6)", 4.0)
 
 
 def test_joules_of_boards_and_of_whole_servers_have_no_total(made: Callable) -> None:

@@ -85,6 +85,7 @@ def _costs() -> dict[str, list[dict[str, Any]]]:
             *(cost(NEWEST, model, usd, basis=basis) for basis, usd in bases.items() for model in MODELS),
             cost(NEWEST, "m1", 5, "demand_charge"),
             cost(NEWEST, "__remainder__", 20, basis="allocation", deployment="__remainder__"),
+            *(cost(NEWEST, name, 3, deployment=name) for name in ("__unused_commitment__", "__unmetered__")),
         ],
         "marts_cost_anomalies_daily": [
             {"date": NEWEST, "model": "m1", "part": "energy", "cost_usd": 1234.5, "usual_usd": 100.25,

@@ -60,7 +60,7 @@ def test_a_chart_has_the_colours_the_sizes_and_the_text_of_the_page(report: str)
 
 def test_two_charts_of_a_section_are_two_pictures(report: str) -> None:
     titles = [title for title, _ in drawn(images(report, "cost_and_energy_over_time"))]
-    assert titles == ["Cost per million output tokens, all parts", "Energy per million output tokens"]
+    assert titles == ["Cost per million output tokens, with what served none", "Energy per million output tokens"]
 
 
 def test_a_section_without_a_chart_has_no_picture(report: str) -> None:

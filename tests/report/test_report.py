@@ -438,6 +438,45 @@ def test_servers_without_prices_have_energy_and_no_dollars(tmp_path: Path) -> No
         assert "<svg" not in re.findall(rf'<section[^>]* id="{name}".*?</section>', made, re.DOTALL)[0]
 
 
+def test_of_a_month_without_a_price_no_change_and_no_kept_budget_is_shown(tmp_path: Path) -> None:
+    """Nothing of it has a price, so 0 USD were neither spent nor expected. A budget of which one price is missing is
+    known to be exceeded (120 of 100 USD), never known to be kept (90 of 100)."""
+    month = NEWEST.replace(day=1)
+
+    def budget(name: str, spent_usd: float | None, forecast_usd: float | None, **changes: object) -> dict[str, object]:
+        overrun = None if forecast_usd is None else max(forecast_usd - 100, 0)
+        return {
+            "month": month, "budget": name, "scope": "team", "name": "a", "basis": "allocation", "budget_usd": 100,
+            "spent_usd": spent_usd, "forecast_usd": forecast_usd, "expected_overrun_usd": overrun,
+            "is_in_progress": True, "is_cost_complete": False, **changes,
+        }  # fmt: skip
+
+    def shown(folder: str, *budgets: dict[str, object]) -> str:
+        return page.page(publications.write(tmp_path / folder, finance_budgets=list(budgets), **unpriced))
+
+    unpriced = {
+        "finance_months": [
+            {"month": month, "site": "west", "status": "open", "booked_hours": 665, "month_hours": 744,
+                "adjustment_usd": 0, "is_cost_complete": False},
+        ],
+        "finance_bridge": [
+            {"month": month, "compared_month": NEWEST.replace(month=9, day=1), "is_of_whole_months": True, "days": 30,
+                "site": "west", "model": "m1", "part": "energy", "is_cost_complete": False},
+        ],
+    }  # fmt: skip
+    made = shown("unpriced", budget("a", None, None))
+    assert "No month has a cost: no accelerator has a price." in section(made, "months")
+    assert "Whether the budgets hold is not known: a price is missing." in section(made, "budgets")
+    assert 'id="bridge"' not in made
+    partly = shown("partly", budget("a", 80, 90))
+    assert "Whether the budgets hold is not known: a price is missing." in section(partly, "budgets")
+    assert "1 of 1 budget will be exceeded: a by 20.00 USD." in section(shown("over", budget("a", 80, 120)), "budgets")
+    kept = shown("kept", budget("a", 80, 90, is_cost_complete=True), budget("b", None, None))
+    assert "The budget holds." in section(kept, "budgets")
+    early = shown("early", budget("a", 80, None, is_cost_complete=True))
+    assert "not known yet: fewer than 14 days are booked." in section(early, "budgets")
+
+
 def test_lines_of_many_models_add_up_whatever_their_names_are(tmp_path: Path) -> None:
     """Eight models at 1 to 8 USD, one named like a line of the picture; the two cheapest are one line."""
     names = ["whole fleet", "other models", "(fleet)", *(f"model-{n}" for n in range(5))]

@@ -1,4 +1,5 @@
 -- Who pays for each month: the team of the requests, else of the deployment, with what it got for it.
+{% set sold_classes = ['computed_input', 'cached_input', 'output'] %}
 with known as (
 
     {{ known_chargebacks() }}
@@ -45,9 +46,79 @@ days as (
 
 ),
 
+hours as (
+
+    select
+        *,
+        {{ chargeback_month() }} as month
+    from {{ ref('model_hourly') }}
+
+),
+
 intervals as (
 
     {{ intervals_by(['facility_energy_kwh', 'location_kgco2e']) }}
+
+),
+
+drivers as (
+
+    select * from {{ ref('cost_drivers_hourly') }}
+
+),
+
+scope2 as (
+
+    select * from {{ ref('site_scope2_hourly') }}
+
+),
+
+-- A UTC date may have hours of two local months.
+month_days as (
+
+    select
+        date,
+        month,
+        {% for key in model_keys() -%}
+        {{ key }},
+        {% endfor -%}
+        {{ exact_sum('energy_joules') }} as energy_joules,
+        {{ exact_sum('facility_energy_kwh') }} as facility_energy_kwh
+    from hours
+    group by all
+
+),
+
+cut_dates as (
+
+    select date, site from month_days group by date, site having count(distinct month) > 1
+
+),
+
+-- Which part of such a date's market-based CO2 each month emitted: the site's of each hour, by kWh.
+market_parts as (
+
+    select
+        drivers.date,
+        drivers.billing_month as month,
+        {% for key in model_keys() -%}
+        drivers.{{ key }},
+        {% endfor -%}
+        sum(cast(drivers.facility_energy_kwh as double) * {{ ratio('scope2.scope2_market_gco2e', 'scope2.facility_energy_kwh') }})
+            as month_gco2e
+    from drivers
+    inner join cut_dates on drivers.date = cut_dates.date and drivers.site = cut_dates.site
+    inner join scope2 on {{ equal_keys('drivers', 'scope2', ['site', 'hour_start_at', 'local_date']) }}
+    group by all
+
+),
+
+market_ratios as (
+
+    select
+        *,
+        {{ ratio('month_gco2e', 'sum(month_gco2e) over (partition by date, ' ~ model_keys() | join(', ') ~ ')') }} as month_ratio
+    from market_parts
 
 ),
 
@@ -58,10 +129,25 @@ followed as (
         used.month,
         used.marts_key,
         used.site || ' | ' || used.model as model_key,
-        {{ exact('cast(used.energy_joules as double) * ' ~ ratio('days.facility_energy_kwh', 'days.energy_joules')) }}
+        {{ exact('cast(used.energy_joules as double) * ' ~ ratio('month_days.facility_energy_kwh', 'month_days.energy_joules')) }}
         as facility_energy_kwh,
-        {{ exact('cast(used.energy_joules as double) * ' ~ ratio('days.market_gco2e', 'days.energy_joules')) }} as market_gco2e
+        {{ exact(
+            'cast(used.energy_joules as double) * coalesce(market_ratios.month_ratio, 1) * '
+                ~ ratio('days.market_gco2e', 'month_days.energy_joules')
+        ) }} as market_gco2e
     from used
+    left join month_days
+        on used.date = month_days.date
+        and used.month = month_days.month
+        {% for key in model_keys() -%}
+        and used.{{ key }} is not distinct from month_days.{{ key }}
+        {% endfor -%}
+    left join market_ratios
+        on used.date = market_ratios.date
+        and used.month = market_ratios.month
+        {% for key in model_keys() -%}
+        and used.{{ key }} is not distinct from market_ratios.{{ key }}
+        {% endfor -%}
     left join days
         on used.date = days.date
         {% for key in model_keys() -%}
@@ -115,25 +201,70 @@ money_reasons as (
 
 ),
 
-tenant_days as (
-
-    select
-        date,
-        month,
-        marts_key,
-        model,
-        tenant,
-        coalesce(computed_input_tokens, input_tokens) as computed_input_tokens,
-        cached_input_tokens,
-        output_tokens
-    from used
-    where tenant not in ({{ unattributed() }}, {{ no_requests() }})
-
-),
-
 contract_prices as (
 
     select * from {{ source('fleet', 'contract_prices') }}
+
+),
+
+sites as (
+
+    select * from {{ source('fleet', 'sites') }}
+
+),
+
+-- A price begins on a local date, which has hours of its UTC date and of the one before or after.
+price_dates as (
+
+    {% for side in ['valid_from', 'valid_to'] -%}
+    select {{ side }} as date from contract_prices
+    union
+    select cast({{ side }} - interval 1 day as date) as date from contract_prices
+    {{ 'union' if not loop.last }}
+    {% endfor %}
+
+),
+
+-- Of these UTC dates, which part of the model's tokens each local date has.
+local_dates as (
+
+    select
+        hours.date,
+        hours.month,
+        hours.site,
+        hours.deployment,
+        hours.model,
+        greatest({{ local_date('hours.hour_start_at', "coalesce(sites.time_zone, 'UTC')") }}, hours.month) as local_date,
+        {% for class in sold_classes -%}
+        {% set tokens = 'coalesce(hours.computed_input_tokens, hours.input_tokens)' if class == 'computed_input' else 'hours.' ~ class ~ '_tokens' -%}
+        coalesce(
+            {{ ratio('sum(' ~ tokens ~ ')', 'sum(sum(' ~ tokens ~ ')) over whole_window') }},
+            {{ ratio('count(*)', 'sum(count(*)) over whole_window') }}
+        ) as {{ class }}_ratio{{ ',' if not loop.last }}
+        {% endfor %}
+    from hours
+    inner join price_dates on hours.date = price_dates.date
+    left join sites on hours.site = sites.site
+    group by 1, 2, 3, 4, 5, 6
+    window whole_window as (partition by hours.date, hours.month, hours.site, hours.deployment, hours.model)
+
+),
+
+tenant_days as (
+
+    select
+        used.month,
+        used.marts_key,
+        used.model,
+        used.tenant,
+        coalesce(local_dates.local_date, used.date) as local_date,
+        {% for class in sold_classes -%}
+        cast({{ 'coalesce(used.computed_input_tokens, used.input_tokens)' if class == 'computed_input' else 'used.' ~ class ~ '_tokens' }} as double)
+            * coalesce(local_dates.{{ class }}_ratio, 1) as {{ class }}_tokens{{ ',' if not loop.last }}
+        {% endfor %}
+    from used
+    left join local_dates on {{ equal_keys('used', 'local_dates', ['date', 'month', 'site', 'deployment', 'model']) }}
+    where used.tenant not in ({{ unattributed() }}, {{ no_requests() }})
 
 ),
 
@@ -141,20 +272,20 @@ contract_prices as (
 contracts as (
 
     select
-        asked.date,
+        asked.local_date,
         asked.model,
         asked.tenant,
         contract_prices.input_usd_per_mtok,
         coalesce(contract_prices.cached_input_usd_per_mtok, contract_prices.input_usd_per_mtok) as cached_input_usd_per_mtok,
         contract_prices.output_usd_per_mtok
-    from (select distinct date, model, tenant from tenant_days) as asked
+    from (select distinct local_date, model, tenant from tenant_days) as asked
     inner join contract_prices
         on asked.model = contract_prices.model
         and (contract_prices.tenant is null or asked.tenant = contract_prices.tenant)
-        and asked.date >= contract_prices.valid_from
-        and (contract_prices.valid_to is null or asked.date < contract_prices.valid_to)
+        and asked.local_date >= contract_prices.valid_from
+        and (contract_prices.valid_to is null or asked.local_date < contract_prices.valid_to)
     qualify row_number() over (
-        partition by asked.date, asked.model, asked.tenant
+        partition by asked.local_date, asked.model, asked.tenant
         order by contract_prices.tenant nulls last, contract_prices.valid_from desc
     ) = 1
 
@@ -162,18 +293,18 @@ contracts as (
 
 sold as (
 
-    {% for class, price in {'computed_input': 'input', 'cached_input': 'cached_input', 'output': 'output'}.items() -%}
+    {% for class in sold_classes -%}
     select
         tenant_days.month,
         tenant_days.marts_key,
         contracts.tenant is not null as has_contract,
         case
             when coalesce(tenant_days.{{ class }}_tokens, 0) = 0 then 0
-            else cast(tenant_days.{{ class }}_tokens as double) * contracts.{{ price }}_usd_per_mtok / 1e6
+            else tenant_days.{{ class }}_tokens * contracts.{{ class | replace('computed_', '') }}_usd_per_mtok / 1e6
         end as revenue_usd
     from tenant_days
     left join contracts
-        on tenant_days.date = contracts.date
+        on tenant_days.local_date = contracts.local_date
         and tenant_days.model = contracts.model
         and tenant_days.tenant = contracts.tenant
     {{ 'union all' if not loop.last }}

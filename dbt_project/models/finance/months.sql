@@ -132,7 +132,7 @@ in_usd as (
         site_months.site,
         case
             when closings.month is null then 'open'
-            when site_months.month in (select month from adjustments) then 'adjusted'
+            when (site_months.month, site_months.site) in (select (month, site) from adjustments) then 'adjusted'
             else 'closed'
         end as status,
         closings.closed_at,

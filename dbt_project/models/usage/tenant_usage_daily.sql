@@ -29,6 +29,21 @@ tenant_hours as (
 
 ),
 
+landings as (
+
+    select * from {{ source('raw', 'landings') }} where asset = 'raw/requests'
+
+),
+
+-- What a log that was read does not have was not asked for; without one that is unknown.
+log_dates as (
+
+    select distinct cast(window_start_at as date) as date
+    from landings
+    where outcome not in ('failed', 'given_up')
+
+),
+
 -- An engine that does not count cached tokens counts them as computed ones, so the log's are weighed in the same way.
 asked as (
 
@@ -191,6 +206,7 @@ rest as (
     select
         {{ columns_of('days', keys) }},
         case when explained.date is null then {{ no_requests() }} else {{ unattributed() }} end as tenant,
+        case when explained.date is not null or log_dates.date is not null then 0 end as logged,
         {% for fact in classes + facts -%}
         days.{{ fact }} - coalesce(explained.{{ fact }}, 0) as {{ fact }},
         {% endfor -%}
@@ -205,7 +221,8 @@ rest as (
         and days.billing_month = explained.billing_month
         {% for key in model_keys() -%}
         and days.{{ key }} is not distinct from explained.{{ key }}
-        {% endfor %}
+        {% endfor -%}
+    left join log_dates on days.date = log_dates.date
 
 ),
 
@@ -223,10 +240,10 @@ all_rows as (
         cast(null as {{ dbt.type_string() }}) as request_team,
         tenant,
         true as is_served,
-        0 as requests,
-        0 as logged_input_tokens,
-        0 as logged_cached_input_tokens,
-        0 as logged_output_tokens,
+        logged as requests,
+        logged as logged_input_tokens,
+        logged as logged_cached_input_tokens,
+        logged as logged_output_tokens,
         {{ (classes + facts + doubt_facts() + ['listed_reasons']) | join(', ') }}
     from rest
     union all

@@ -31,7 +31,7 @@ class Budget(Dated):
     model: GivenName | None = None
     site: GivenName | None = None
     usd_per_month: Positive
-    basis: Basis = "allocation"
+    basis: Basis = "fully_loaded"
 
     @model_validator(mode="after")
     def _of_one(self) -> Budget:

@@ -31,7 +31,7 @@ def _token_ratios(first: int) -> tuple[Column, ...]:
     return (
         ratio("J per output token", first + 4, first + 5, 4),
         ratio("J per token", first + 4, first + 6, 4),
-        ratio("USD per million output tokens, compute", first + 7, first + 8),
+        ratio("USD per million output tokens, compute, where metered", first + 7, first + 8),
     )
 
 

@@ -244,7 +244,8 @@ class _Sheet:
 
     def _sum(self, place: int) -> str:
         name = xl_col_to_name(place)
-        return f"SUM({name}{FIRST + 1}:{name}{self._last + 1})"
+        # Of the rows that the filter shows.
+        return f"SUBTOTAL(9,{name}{FIRST + 1}:{name}{self._last + 1})"
 
     def _write_ratio(self, at: int, place: int, numerator: int, line: Row, totals: Sequence[Any]) -> None:
         """A formula of two cells of the row, or of a cell and its column's total; empty where one is unknown."""

@@ -20,3 +20,5 @@ select
 from finance.bridge
 where month = (select max(month) from finance.bridge)
 group by month
+-- Without a price of any part nothing is known to have changed.
+having sum(after_usd) is not null

@@ -8,7 +8,8 @@ select
     spent_usd,
     forecast_usd,
     expected_overrun_usd,
-    is_in_progress
+    is_in_progress,
+    is_cost_complete
 from finance.budgets
 where month = (select max(month) from finance.budgets)
 order by expected_overrun_usd desc nulls last, budget

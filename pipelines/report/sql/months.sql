@@ -13,13 +13,14 @@ select
     sum(case status when 'open' then closed_cost_usd - known_cost_usd + known_cost_usd_high else closed_cost_usd end)
         as closed_cost_usd_high,
     sum(idle_cost_usd) as idle_cost_usd,
-    sum(forecast_usd) as forecast_usd,
-    sum(forecast_low_usd) as forecast_usd_low,
-    sum(forecast_high_usd) as forecast_usd_high,
+    -- Of a sum each site that has a cost has to be known: else it is divided by NULL.
+    sum(forecast_usd) / nullif(cast(count(forecast_usd) = count(known_cost_usd) as integer), 0) as forecast_usd,
+    sum(forecast_low_usd) / nullif(cast(count(forecast_usd) = count(known_cost_usd) as integer), 0) as forecast_usd_low,
+    sum(forecast_high_usd) / nullif(cast(count(forecast_usd) = count(known_cost_usd) as integer), 0) as forecast_usd_high,
     sum(facility_energy_kwh) as facility_energy_kwh,
     sum(facility_energy_kwh_low) as facility_energy_kwh_low,
     sum(facility_energy_kwh_high) as facility_energy_kwh_high,
-    sum(metered_ratio * facility_energy_kwh) / sum(facility_energy_kwh) as metered_ratio,
+    sum(metered_ratio * facility_energy_kwh) / nullif(sum(facility_energy_kwh), 0) as metered_ratio,
     sum(location_kgco2e) as location_kgco2e,
     sum(location_kgco2e_low) as location_kgco2e_low,
     sum(location_kgco2e_high) as location_kgco2e_high,

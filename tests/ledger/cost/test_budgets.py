@@ -18,7 +18,7 @@ from tests.planted import ENERGY, HOURS, OUTPUT, board, moment, plant, pod, vllm
 DAYS, LATE = 20, 10
 BUDGETS = [
     {"budget": "west", "site": "west", "usd_per_month": 4000},
-    {"budget": "llm", "team": "platform", "usd_per_month": 10, "basis": "fully_loaded"},
+    {"budget": "llm", "team": "platform", "usd_per_month": 10},
     {
         "budget": "llm",
         "team": "platform",
@@ -97,10 +97,10 @@ def test_a_budget_has_what_was_spent_and_by_how_much_the_month_will_exceed_it(bo
         f" from marts.budget_monthly where {NOVEMBER} order by budget"
     )
     assert found == [
-        ("ghost", "model", "ghost", "allocation", 10.0, 10.0, None, None),
+        ("ghost", "model", "ghost", "fully_loaded", 10.0, 10.0, None, None),
         # All of the site's cost is carried by the team's models.
         ("llm", "team", "platform", "fully_loaded", 5000.0, 5000.0, 0.0, True),
-        ("west", "site", "west", "allocation", 4000.0, 4000.0, 137.2008, True),
+        ("west", "site", "west", "fully_loaded", 4000.0, 4000.0, 137.2008, True),
     ]
     assert book.query(
         "select budget, budget_usd, forecast_usd = spent_usd, is_in_progress from marts.budget_monthly"

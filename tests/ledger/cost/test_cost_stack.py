@@ -357,10 +357,11 @@ def test_what_a_rate_holds_is_nothing_on_every_basis_and_names_the_rate(book: Bo
 
 
 def test_what_is_owned_costs_its_depreciation_and_its_capital(book: Book) -> None:
-    # 4,000 USD over 48 months, a 31st of October's 83.33; CRF(8 %, 4) = 0.30192: 0.30192 × 4 − 1 = 0.20768 of it.
+    # 4,000 USD over 48 months, a 31st of October's 83.33; CRF(8 %, 4) = 0.30192: 0.30192 × 4 − 1 = 0.20768 of it. The
+    # 500 USD that it is worth at the end pay 8 % a year, 3.33 a month.
     owned = costs(book, "owned", "a-owned", "allocation")
     assert owned["capacity"] == pytest.approx(83.333333 / 31, abs=1e-6)
-    assert owned["cost_of_capital"] == pytest.approx(83.333333 / 31 * 0.207683, abs=1e-6)
+    assert owned["cost_of_capital"] == pytest.approx((83.333333 * 0.207683 + 500 * 0.08 / 12) / 31, abs=1e-6)
     assert book.query(
         "select distinct part, is_cash from marts.cost_daily where site in ('owned', 'base') and not is_cash order by 1"
     ) == [("carbon_price", False), ("cost_of_capital", False)]
@@ -496,10 +497,10 @@ def test_the_price_of_a_sku_is_that_of_the_fleet_file_or_stated_as_blended(book:
         (["spot", "1.375"], pytest.approx(2 / 3, abs=1e-6)),
         (["spot", "1.5"], pytest.approx(22 / 3, abs=1e-6)),
     ]
-    # Over the 744 hours of October: 4,000 USD over 48 months, and 0.207683 of it a year's cost of capital.
+    # Over the 744 hours of October: 4,000 USD over 48 months, and (83.33 × 0.207683 + 500 × 0.08 / 12) USD of capital.
     owned = {sku[0].split("/")[0]: sku for sku in skus("owned", "a-owned")}
     assert owned["capacity"][:3] == ("capacity/a6000/0.112007168", 0.112007168, pytest.approx(24.0, abs=1e-6))
-    assert owned["cost_of_capital"][1:3] == (pytest.approx(0.023262, abs=1e-6), pytest.approx(24.0, abs=1e-6))
+    assert owned["cost_of_capital"][1:3] == (pytest.approx(0.027742, abs=1e-6), pytest.approx(24.0, abs=1e-6))
     rented = {sku[0]: sku[1:] for sku in skus("rented", "a-rented")}
     assert rented["energy/included"] == (0.0, pytest.approx(8.64, abs=1e-3), "Standard")
 

@@ -42,8 +42,9 @@ scoped as (
         date,
         billing_month,
         site,
-        cast(coalesce(sum(energy_usd), 0) as {{ money_type() }}) as energy_usd,
-        cast(coalesce(sum(contract_usd), 0) as {{ money_type() }}) as contract_usd,
+        -- Where no part of a date has a price, what it cost is unknown.
+        cast(coalesce(sum(energy_usd), sum(contract_usd) * 0) as {{ money_type() }}) as energy_usd,
+        cast(coalesce(sum(contract_usd), sum(energy_usd) * 0) as {{ money_type() }}) as contract_usd,
         bool_and(is_cost_complete) as is_cost_complete
     from split
     where {{ scope }} is not null

@@ -72,7 +72,8 @@ contract_rests as (
         contract_rates.scope_name,
         contract_rates.basis,
         rest_hours.billing_month,
-        {{ money_sum(money('contract_rates.contract_usd_per_hour * cast(rest_hours.hours as double)')) }} as contract_rest_usd
+        {{ money_sum(money('contract_rates.contract_usd_per_hour * cast(rest_hours.hours as double)')) }} as contract_rest_usd,
+        count(contract_rates.contract_usd_per_hour) as rests
     from contract_rates
     inner join rest_hours on contract_rates.site = rest_hours.site
     group by all
@@ -131,7 +132,9 @@ final as (
         cast(spent.spent_usd as double) as spent_usd,
         coverage.booked_ratio,
         spent.billing_month in (select billing_month from rest_hours) as is_in_progress,
-        cast(coalesce(contract_rests.contract_rest_usd, 0) as double) as contract_rest_usd,
+        -- What has ended before the newest date costs nothing any more; what runs on without a price, an unknown amount.
+        cast(case when contract_rests.rests = 0 then null else coalesce(contract_rests.contract_rest_usd, 0) end as double)
+            as contract_rest_usd,
         spent.is_cost_complete
     from spent
     cross join lookback

@@ -92,7 +92,7 @@ cooled as (
             {{ money('cast(idle_overhead_cost_usd as double) * cooling_share') }}
         ) as idle_cooling_cost_usd,
         case
-            when measured_cooling_cost_usd > overhead_cost_usd then 'measured_over_pue'
+            when abs(measured_cooling_cost_usd) > abs(overhead_cost_usd) then 'measured_over_pue'
             when measured_cooling_cost_usd is not null then 'measured'
             when overhead_cost_usd * cooling_share is not null then 'stated'
         end as cooling_basis

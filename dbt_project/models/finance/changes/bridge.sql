@@ -14,7 +14,7 @@ hours as (
 
 drivers as (
 
-    select * from {{ ref('cost_drivers_hourly') }} where is_held
+    select * from {{ ref('cost_drivers_hourly') }}
 
 ),
 
@@ -45,7 +45,7 @@ parts as (
     select
         '{{ part.name }}' as part,
         '{{ part_unit(part) }}' as unit,
-        {{ 'false' if part.fee else 'true' }} as is_paid_by_hour{{ ' union all' if not loop.last }}
+        {{ 'false' if part.fee or part.name == 'cost_of_capital' else 'true' }} as is_paid_by_hour{{ ' union all' if not loop.last }}
     {% endfor %}
 
 ),
@@ -93,7 +93,31 @@ side_drivers as (
         on sides.site = drivers.site
         and sides.date = drivers.date
         and (case when sides.is_after then sides.month else sides.compared_month end) = drivers.billing_month
+    where drivers.is_held
     group by 1, 2, 3, 4
+
+),
+
+-- Of the month before, which part of a model's accelerators is written off by the month: owned ones alone have a cost
+-- of capital. The row without a model is the site's, for what no model holds.
+owned as (
+
+    {% for model in ['drivers.model', 'cast(null as ' ~ dbt.type_string() ~ ')'] -%}
+    select
+        sides.month,
+        sides.site,
+        {{ model }} as model,
+        {{ ratio(
+            'sum(case when drivers.capital_rate_usd_per_gpu_hour is not null then drivers.capacity_cost_usd else 0 end)',
+            'sum(drivers.capacity_cost_usd)'
+        ) }} as owned_ratio
+    from sides
+    inner join drivers
+        on sides.site = drivers.site and sides.date = drivers.date and sides.compared_month = drivers.billing_month
+    where not sides.is_after
+    group by 1, 2, 3
+    {{ 'union all' if not loop.last }}
+    {% endfor %}
 
 ),
 
@@ -116,7 +140,7 @@ side_work as (
 
 ),
 
--- A part that a model did not have costs nothing.
+-- A part that a model did not have costs nothing; one without a price, an unknown amount.
 keys as (
 
     select distinct month, site, model, part from side_costs
@@ -146,13 +170,19 @@ paired as (
         parts.unit,
         models.is_in_month and models.is_in_compared as is_in_both,
         models.is_in_month,
-        lengths.length_ratio * case when parts.is_paid_by_hour then 1 else lengths.hour_of_month_ratio end as paid_ratio,
+        lengths.length_ratio * case
+            when not parts.is_paid_by_hour then lengths.hour_of_month_ratio
+            when keys.part = 'capacity'
+                then 1 - coalesce(owned.owned_ratio, site_owned.owned_ratio, 0)
+                    + coalesce(owned.owned_ratio, site_owned.owned_ratio, 0) * lengths.hour_of_month_ratio
+            else 1
+        end as paid_ratio,
         lengths.length_ratio,
         coalesce(
             case when parts.unit = 'productive_kwh' then after_work.metered_ratio / nullif(before_work.metered_ratio, 0) end, 1
         ) as metered_change,
-        coalesce(after_costs.cost_usd, 0) as after_usd,
-        coalesce(before_costs.cost_usd, 0) as before_usd,
+        coalesce(after_costs.cost_usd, before_costs.cost_usd * 0) as after_usd,
+        coalesce(before_costs.cost_usd, after_costs.cost_usd * 0) as before_usd,
         cast(coalesce(after_costs.work_usd, 0) as double) as after_work_usd,
         cast(coalesce(before_costs.work_usd, 0) as double) as before_work_usd,
         {% for side in ['after', 'before'] -%}
@@ -171,6 +201,9 @@ paired as (
     inner join parts on keys.part = parts.part
     inner join lengths on {{ equal_keys('keys', 'lengths', ['month', 'site']) }}
     inner join models on {{ equal_keys('keys', 'models', ['month', 'site', 'model']) }}
+    left join owned on {{ equal_keys('keys', 'owned', ['month', 'site', 'model']) }}
+    left join owned as site_owned
+        on keys.month = site_owned.month and keys.site = site_owned.site and site_owned.model is null
     {% for side, is_after in [('after', ''), ('before', 'not ')] -%}
     left join side_costs as {{ side }}_costs
         on {{ equal_keys('keys', side ~ '_costs', ['month', 'site', 'model', 'part']) }} and {{ is_after }}{{ side }}_costs.is_after
@@ -262,20 +295,21 @@ bridged as (
         {{ plain_name('model', 'model') }} as model,
         part,
         before_usd,
-        case when is_in_both then calendar_usd else 0 end as calendar_usd,
-        case when is_in_both then coverage_usd else 0 end as coverage_usd,
-        case when is_in_both then price_usd else 0 end as price_usd,
-        case when is_in_both then work_change_usd - efficiency_usd else 0 end as volume_usd,
-        case when is_in_both then efficiency_usd else 0 end as efficiency_usd,
+        case when is_in_both then calendar_usd else no_usd end as calendar_usd,
+        case when is_in_both then coverage_usd else no_usd end as coverage_usd,
+        case when is_in_both then price_usd + no_usd else no_usd end as price_usd,
+        case when is_in_both then work_change_usd - efficiency_usd + no_usd else no_usd end as volume_usd,
+        case when is_in_both then efficiency_usd + no_usd else no_usd end as efficiency_usd,
         case
             when is_in_both then after_usd - before_usd - calendar_usd - coverage_usd - price_usd - work_change_usd
-            else 0
+            else no_usd
         end as idle_usd,
-        case when is_in_month and not is_in_both then after_usd else 0 end as new_usd,
-        case when not is_in_month then -before_usd else 0 end as gone_usd,
+        case when is_in_month and not is_in_both then after_usd else no_usd end as new_usd,
+        case when not is_in_month then -before_usd else no_usd end as gone_usd,
+        no_usd as adjustments_usd,
         after_usd,
         is_cost_complete
-    from effects
+    from (select *, after_usd * 0 as no_usd from effects) as known_effects
 
 ),
 
@@ -313,7 +347,7 @@ summed as (
         sum(after_usd) as after_usd,
         bool_and(is_cost_complete) as is_cost_complete
     from (
-        select *, 0 as adjustments_usd from bridged
+        select * from bridged
         union all by name
         select
             month,
