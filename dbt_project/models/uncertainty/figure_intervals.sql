@@ -253,6 +253,7 @@ variances as (
             figure.sampling or 't.sampled_variance_ratio * (' ~ figure.sampled ~ ') * (' ~ figure.sampled ~ ')', figure.value
         ) }} as sampling_variance,
         {{ relative_variance(variance_of_bound(figure.effect), figure.value) }} as variance,
+        {{ relative_bound(figure.effect, figure.value) }} as bound,
         e.error_source
     from levelled as t
     left join level_effects as e on {{ equal_keys('t', 'e', keys) }}
@@ -274,6 +275,7 @@ combined as (
                 then max(value) * sqrt(cast(coalesce(sum(variance), 0) + coalesce(max(sampling_variance), 0) as double))
         end as standard_uncertainty,
         max(value) * sqrt(cast(coalesce(max(sampling_variance), 0) as double)) as sampling_uncertainty,
+        max(value) * cast(coalesce(sum(bound), 0) as double) as bounds,
         {% for source in sources -%}
         max(value) * sqrt(cast(coalesce(sum(case when error_source = '{{ source }}' then variance end), 0) as double))
         as {{ source | replace(' ', '_') | lower }}_uncertainty,
@@ -285,16 +287,23 @@ combined as (
 
 ),
 
+with_half_width as (
+
+    select
+        *,
+        {{ half_width('standard_uncertainty', 'bounds', 'sampling_uncertainty') }} as half_width
+    from combined
+
+),
+
 final as (
 
     select
         {{ keys | join(', ') }},
         figure,
         value,
-        case
-            when standard_uncertainty is not null then greatest(value - {{ coverage_factor() }} * standard_uncertainty, 0)
-        end as value_low,
-        value + {{ coverage_factor() }} * standard_uncertainty as value_high,
+        case when half_width is not null then greatest(value - half_width, 0) end as value_low,
+        value + half_width as value_high,
         cast(0.95 as double) as interval_level,
         case
             when standard_uncertainty is null then 'no_evidence'
@@ -307,7 +316,7 @@ final as (
         {{ source | replace(' ', '_') | lower }}_uncertainty,
         {% endfor -%}
         metered_ratio
-    from combined
+    from with_half_width
 
 )
 
