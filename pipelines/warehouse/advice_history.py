@@ -102,7 +102,8 @@ TABLES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "adjusted_for": (
                 "varchar",
                 "What the watts without the change are expected by, beside the dates before: `hour`, `weekend` (two"
-                " such dates and two others at least; before December 2026 `weekday`), `tokens` (where they are known throughout).",
+                " such dates and two others at least; in older rows `weekday`), `tokens` (where they are known"
+                " throughout).",
             ),
             **_sides(_RATIOS),
             "realised_energy_usd_month": (
