@@ -19,6 +19,7 @@ from pipelines.advice.shared_columns import (
     IS_PREFERRED,
     MOVE_COLUMNS,
     SAVING_COLUMNS,
+    WAITING_COLUMNS,
     mark_preferred,
     trusted,
     without_split,
@@ -79,9 +80,10 @@ COLUMNS = {
     "risk_ratio": (
         "double",
         "Share of the lookback's intervals in which the accelerators shared would have been asked for more than their"
-        " SLO capacity; of a model that sleeps, the share of time in which requests would have waited for it, 0-1."
-        " NULL: nothing changes.",
+        " SLO capacity, 0-1; of a model that sleeps, waiting_requests_ratio_high (waiting_tokens_ratio where it is"
+        " NULL). NULL: nothing changes.",
     ),
+    **WAITING_COLUMNS,
     "confidence": CONFIDENCE,
     "break_even_seconds": (
         "double",
@@ -139,7 +141,8 @@ def _read(connection: duckdb.DuckDBPyConnection) -> consolidation.Fleet:
     engines, days = advised.read(connection, "engines"), advised.read(connection, "days").dropna(subset="seconds")
     unknown = frozenset(node for nodes in engines["unknown_nodes"].dropna() for node in nodes)
     boards = advised.read(connection, "boards")
-    return consolidation.Fleet(usage, engines, boards, unknown, grid.load, grid.idle, grid.seconds or 1, days)
+    found = grid.load, grid.idle, grid.seconds or 1, days, *grid.asked
+    return consolidation.Fleet(usage, engines, boards, unknown, *found)
 
 
 def consolidation_asset(fleet: Fleet, manifest: Mapping[str, Any], pool: str) -> dg.AssetsDefinition:

@@ -74,8 +74,9 @@ COLUMNS = {
     "trial_days": (
         "double",
         "Days after which the trial can be assessed: at least 7, at most 28, and enough for 300 intervals with a demand"
-        " above capacity_low_tokens_per_second (with any, where only the pace is in doubt); of a power limit, for 12"
-        " intervals at each load that has the tokens. NULL: another kind.",
+        " above capacity_low_tokens_per_second (with any, where only the pace is in doubt); 1 of one replica less"
+        " (no_load_was_too_much); of a power limit, for 12 intervals at each load that has the tokens. NULL: another"
+        " kind.",
     ),
     **SAVING_COLUMNS,
     **AVOIDABLE_COLUMNS,

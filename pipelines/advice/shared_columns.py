@@ -79,6 +79,23 @@ SAVING_COLUMNS = {
         " freed.",
     ),
 }
+_REPLAYED = " NULL: no such sleep was replayed, or "
+WAITING_COLUMNS = {
+    "waiting_requests_ratio_low": (
+        "double",
+        "Share of the requests of the lookback, 0-1, that would have waited for the model to wake up, at least: one of"
+        f" each start.{_REPLAYED}its engines count no requests (waiting_tokens_ratio).",
+    ),
+    "waiting_requests_ratio_high": (
+        "double",
+        f"The same, at most: all that ended in the hours in which a start falls.{_REPLAYED}as there.",
+    ),
+    "waiting_tokens_ratio": (
+        "double",
+        "Share of the tokens, 0-1, of the intervals in which a start falls: at most so many waited."
+        f"{_REPLAYED}tokens are not known.",
+    ),
+}
 _FOLLOWED = " NULL: not known, nothing is freed, or it is no row to follow."
 # Of the rows to follow, all of them taken together.
 AVOIDABLE_COLUMNS = {

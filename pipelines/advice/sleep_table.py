@@ -14,7 +14,7 @@ import duckdb
 import pandas as pd
 
 from pipelines.advice import advised
-from pipelines.advice.shared_columns import SAVING_COLUMNS
+from pipelines.advice.shared_columns import SAVING_COLUMNS, WAITING_COLUMNS
 from pipelines.analysis import right_sizing, savings, sleep
 from pipelines.analysis.sizes import KEYS
 from pipelines.fleet.fleet_file import Fleet
@@ -51,6 +51,7 @@ COLUMNS = {
         "double",
         f"Share of the known time in which requests would have waited for it: wakes × cold_start_seconds.{_NOT_KNOWN}",
     ),
+    **WAITING_COLUMNS,
     "cold_start_seconds": (
         "double",
         "Seconds that loading takes: of the fleet file, else 300 (cold_start_basis). It draws 0.3 of the power limit.",
@@ -93,7 +94,7 @@ def write_sleep_after(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
     usage = sleep.with_break_even(usage.assign(refusal=right_sizing.refusals(usage)))
     grid = advised.grid(connection, usage)
     days = advised.read(connection, "days").dropna(subset="seconds")
-    rows = savings.with_savings(_slept(usage, sleep.after(usage, grid.idle, grid.seconds)), days)
+    rows = savings.with_savings(_slept(usage, sleep.after(usage, grid.idle, grid.asked, grid.seconds)), days)
     is_cost = rows["saving_kwh_month"] < 0
     ends = ["saving_low", "saving_high", "saving_interval_basis"]
     rows[ends] = rows[ends].astype(object).mask(is_cost, None)

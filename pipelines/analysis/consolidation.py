@@ -21,7 +21,6 @@ from pipelines.analysis.sizes import KEYS
 RUNTIME_GIB = 2.0  # of each GPU, that an engine's runtime and activations take beside weights and cache
 HIGH_ALLOCATION_RATIO = 0.5  # of the accelerators of the nodes that a deployment runs on
 HIGH_USAGE_RATIO = 0.4  # of its SLO capacity, on average
-ALLOWED_WAKING_RATIO = 0.01  # of the time, that requests may wait for a model that wakes
 
 
 class InfeasiblePlan(Exception):
@@ -38,7 +37,8 @@ class Fleet:
     the newest date. `boards` as int_advised_boards. `unknown_nodes` have boards whose power has no known claimant, or
     is not metered.
     `load` (usage × interval): tokens per second per GPU over SLO capacity, NaN where either is not known; `idle`: 1
-    without any token, 0 with some, -1 where it is unknown. `days` as for `savings.with_savings`.
+    without any token, 0 with some, -1 where it is unknown. `days` as for `savings.with_savings`. `tokens` (usage ×
+    interval) and `finished_requests` (usage × hour): as sleep.Asked.
     """
 
     usage: pd.DataFrame
@@ -49,6 +49,8 @@ class Fleet:
     idle: np.ndarray
     interval_seconds: int
     days: pd.DataFrame
+    tokens: np.ndarray
+    finished_requests: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,10 @@ def consolidate(fleet: Fleet) -> Consolidation:
     may_sleep = (rows["kind"] == "keep") & may_change & ~(usage["min_replicas"] > 1) & (usage["busy_intervals"] > 0)
     gaps = _sleep(rows[may_sleep], fleet)
     rows = rows.join(gaps)
-    sleepers = rows["asleep_seconds"].notna()
+    most_waiting = rows["most_waiting_ratio"].astype(float).fillna(sleep.MOST_WAITING_RATIO)
+    sleepers = rows["most_asked_ratio"] <= most_waiting
     rows.loc[sleepers, ["kind", "reason_code"]] = ["sleep_when_idle", "idle_gaps"]
+    rows.loc[rows["asleep_seconds"].notna() & ~sleepers, "reason_code"] = "requests_would_wait"
     rows = _with_places(rows, fleet, plan, moved, hosts)
     rows["colocation_id"] = _colocations(rows, hosts)
     rows = savings.with_savings(_sized(rows), fleet.days)
@@ -206,8 +210,9 @@ def _has_capacity(usage: pd.DataFrame) -> pd.Series:
 
 
 def _sleep(rows: pd.DataFrame, fleet: Fleet) -> pd.DataFrame:
-    """What sleeping after `break_even_seconds` of idleness would have saved, where it is worth it: how long a
-    gap gets need not be known in advance. Columns `asleep_seconds`, `wakes`, `sleep_watts_per_gpu`."""
+    """What sleeping after `break_even_seconds` of idleness would have saved, where it is worth it, and who would have
+    waited: how long a gap gets need not be known in advance. Columns `asleep_seconds`, `wakes`, `sleep_saving_watts` of
+    all GPUs, `most_asked_ratio` (the share that decides) and those of sleep.WAITING."""
     found = {}
     for number, row in rows[rows["break_even_seconds"].notna()].iterrows():
         gaps = sleep.gaps(fleet.idle[number])[0] * float(fleet.interval_seconds)
@@ -215,11 +220,13 @@ def _sleep(rows: pd.DataFrame, fleet: Fleet) -> pd.DataFrame:
         gaps = gaps[gaps > row["break_even_seconds"]]
         asleep = float((gaps - row["break_even_seconds"]).sum())
         joules = asleep * row["parking_watts_per_gpu"] - len(gaps) * row["loading_joules_per_gpu"]
-        waking_ratio = len(gaps) * row["cold_start_seconds"] / seconds if seconds else np.inf
         worth_ratio = joules / (row["mean_watts"] / row["gpus"] * seconds) if seconds else 0.0
-        if worth_ratio >= sleep.LEAST_SAVING_RATIO and waking_ratio <= ALLOWED_WAKING_RATIO:
-            found[number] = (asleep, len(gaps), joules / seconds, waking_ratio)
-    columns = ["asleep_seconds", "wakes", "sleep_watts_per_gpu", "waking_ratio"]
+        if worth_ratio >= sleep.LEAST_SAVING_RATIO:
+            asked = sleep.Asked(fleet.tokens[number], fleet.finished_requests[number])
+            times = fleet.interval_seconds, row["break_even_seconds"], row["cold_start_seconds"]
+            waiting = sleep.waiting(fleet.idle[number], asked, *times)
+            found[number] = (asleep, len(gaps), joules / seconds * row["gpus"], waiting.most, *waiting)
+    columns = ["asleep_seconds", "wakes", "sleep_saving_watts", "most_asked_ratio", *sleep.WAITING]
     return pd.DataFrame.from_dict(found, orient="index", columns=columns, dtype=float)
 
 
@@ -304,19 +311,21 @@ def _sized(rows: pd.DataFrame) -> pd.DataFrame:
         recommended_gpus=(gpus - freed).where(rows["kind"] != "insufficient_data"),
         freed_gpus=freed,
         freed_gpus_on_empty_nodes=np.minimum(rows["emptied_gpus"], freed),
-        saved_watts=rows["sleep_watts_per_gpu"] * gpus,
+        # Of one that stays up, as too many requests would wait, it is no saving and only shown.
+        saved_watts=rows["sleep_saving_watts"],
     )
 
 
 def _risk(rows: pd.DataFrame, plan: packing.Plan, loads: pd.DataFrame, sharing: set[str]) -> pd.Series:
     """Share of the lookback in which the demand on a group would have exceeded its SLO capacity, the worst of a
-    deployment's groups; of a model that sleeps, the share of time in which requests would have waited for it."""
+    deployment's groups; of a model that sleeps, the share of requests that would have waited for it, at most."""
     risk: dict[int, float] = {}
     for _, there in plan.engines[plan.engines["target_group"].isin(sharing)].groupby("target_group"):
         over = float((loads.loc[there["deployment"]].to_numpy(np.float64).sum(axis=0) > 1).mean())
         for number in there["usage"]:
             risk[number] = max(risk.get(number, 0.0), over)
-    found = rows["waking_ratio"].astype(float).fillna(pd.Series(risk, dtype=float).reindex(rows.index))
+    waiting = rows["most_asked_ratio"].where(rows["kind"] == "sleep_when_idle").astype(float)
+    found = waiting.fillna(pd.Series(risk, dtype=float).reindex(rows.index))
     return found.mask(rows["kind"].isin(("spin_down", "move")), 0.0)
 
 
@@ -335,9 +344,11 @@ def _with_quadrants(rows: pd.DataFrame, silent: pd.Series) -> pd.DataFrame:
 
 
 def _confidence(rows: pd.DataFrame) -> pd.Series:
-    """Evidence of sharing: the capacities of all that share; of sleep: idle time; of a spin-down: no demand at all."""
+    """Evidence of sharing: the capacities of all that share; of sleep: idle time, as far as requests are counted, as
+    tokens do not show who waits; of a spin-down: no demand at all."""
     is_sharing = rows["kind"] == "colocate"
-    basis = rows["capacity_basis"].where(is_sharing, "no_demand").mask(rows["kind"] == "sleep_when_idle", "idle_hours")
+    asleep = rows["waiting_requests_ratio_high"].map(lambda ratio: "idle_tokens" if np.isnan(ratio) else "idle_hours")
+    basis = rows["capacity_basis"].where(is_sharing, "no_demand").mask(rows["kind"] == "sleep_when_idle", asleep)
     words = preference.confidence(rows, basis, is_sharing)
     together = words[is_sharing].groupby(rows.loc[is_sharing, "colocation_id"]).transform(preference.least_sure)
     return words.where(~is_sharing, together)
@@ -350,6 +361,7 @@ SHOWN = (
     *("kv_cache_usage_ratio_max", "has_queue_telemetry", "queued_intervals", "pressure_intervals", "min_replicas"),
     *("mean_watts", "parked_watts_per_gpu", "parked_watts_basis", "idle_watts_bare", "power_limit_watts"),
     *("loading_joules_per_gpu", "cold_start_seconds", "cold_start_basis", "asleep_seconds", "wakes"),
+    *("sleep_saving_watts", "most_waiting_ratio"),
     *("is_capacity_lower_bound", "pue", "facility_per_device_ratio", "usd_per_kwh", "gco2e_per_kwh"),
     *("usd_per_gpu_hour",),
 )

@@ -80,11 +80,13 @@ def difference_interval(
     return value - reach, value + reach, "student_t" if correlation is None else "effective_days"
 
 
-def day_correlation(sides: list[tuple[np.ndarray, np.ndarray]]) -> float | None:
+def day_correlation(sides: list[tuple[np.ndarray, np.ndarray]], taken: int | None = None) -> float | None:
     """Lag-1 correlation of days, 0 to MOST_CORRELATION, without the bias of few days; None with fewer than
     LEAST_CORRELATED_DAYS or no two that follow each other.
 
     Each side has what its days miss their own mean by and their numbers, growing; the sides share one correlation.
+    `taken`: how many columns were fitted to them, where that is more than a mean of each side: each hides as much of
+    the correlation as a mean does.
     """
     n = sum(len(misses) for misses, _ in sides)
     pairs = [(misses[:-1] * misses[1:])[np.diff(days) == 1] for misses, days in sides]
@@ -95,7 +97,7 @@ def day_correlation(sides: list[tuple[np.ndarray, np.ndarray]]) -> float | None:
     if squares == 0:
         return 0.0
     seen = sum(float(products.sum()) for products in pairs) / followed / (squares / n)
-    return float(np.clip((n * seen + len(sides)) / (n - 3 * len(sides)), 0.0, MOST_CORRELATION))
+    return float(np.clip((n * seen + (taken or len(sides))) / (n - 3 * len(sides)), 0.0, MOST_CORRELATION))
 
 
 def effective_days(n: int, correlation: float) -> float:

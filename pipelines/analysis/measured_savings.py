@@ -1,6 +1,6 @@
 """What a change saved, by the deployment's own meters: option B of the IPMVP (EVO 10000-1:2022, chapter 4).
 
-The hours before the change show what an hour draws, by hour of the day, weekday and tokens; what the hours after it
+The hours before the change show what an hour draws, by hour of the day, weekend and tokens; what the hours after it
 would have drawn is expected by that, for what they served, and what they drew is subtracted. Add here how that is
 estimated. Keep out which hours are of a change (int_advised_change_hours) and whose advice it was.
 
@@ -20,7 +20,7 @@ from scipy.special import stdtrit
 from pipelines.analysis import day_intervals
 
 LEAST_DAYS = 7  # of each side
-WEEKDAY_DAYS = 14  # from which each weekday has a level of its own
+LEAST_WEEKEND_DAYS = 2  # on weekends, and as many on other days, from which weekends have a level of their own
 HOURS_PER_DAY = 24
 
 
@@ -67,10 +67,12 @@ def _design(hours: pd.DataFrame, is_after: np.ndarray) -> tuple[np.ndarray, str]
     """Columns by which an hour's watts are expected, and what they are."""
     at = hours["hour_start_at"].dt
     parts, names = [pd.get_dummies(at.hour).to_numpy(float)], ["hour"]
-    weekdays = at.weekday
-    if at.floor("D")[~is_after].nunique() >= WEEKDAY_DAYS and set(weekdays[is_after]) <= set(weekdays[~is_after]):
-        parts.append(pd.get_dummies(weekdays).to_numpy(float)[:, 1:])
-        names.append("weekday")
+    # One level for weekends, and not one for each weekday: six more are not to be had from two weeks of dates.
+    is_weekend = (at.weekday >= 5).to_numpy()
+    dates = at.floor("D")
+    if min(dates[~is_after & (is_weekend == there)].nunique() for there in (True, False)) >= LEAST_WEEKEND_DAYS:
+        parts.append(is_weekend[:, None].astype(float))
+        names.append("weekend")
     # Of what is off nothing is served, and nothing reports it.
     tokens = hours["tokens"].where(hours["gpu_seconds"] > 0, 0.0).to_numpy(float)
     if np.isfinite(tokens).all() and np.ptp(tokens[~is_after]) > 0:
@@ -89,11 +91,12 @@ def _reach(
     np.add.at(by_day, index, past * missed[:, None])
     means = np.bincount(index, missed) / np.bincount(index)
     numbers = dates.astype("datetime64[D]").astype(int)
-    correlation = day_intervals.day_correlation([(means - means.mean(), numbers)]) or 0.0
-    # Of the columns, hours of the day are the same on each date: a level, the weekdays and tokens differ between dates.
+    # Of the columns, hours of the day are the same on each date: a level, weekends and tokens differ between dates.
     taken = 1 + max(past.shape[1] - HOURS_PER_DAY, 0)
+    correlation = day_intervals.day_correlation([(means - means.mean(), numbers)], taken) or 0.0
     effective = day_intervals.effective_days(n, correlation)
-    freedom = max(effective - taken, 1.0)
+    # What the columns leave of the dates counts for fewer, as the dates do.
+    freedom = (n - taken) * effective / n
     inverse = np.linalg.pinv(past.T @ past)
     at = coming.mean(axis=0) @ inverse
     of_expectation = float(((by_day @ at) ** 2).sum()) * n / effective * n / max(n - taken, 1)

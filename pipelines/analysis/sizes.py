@@ -18,6 +18,7 @@ USABLE_MEMORY_RATIO = 0.9  # of an accelerator's memory, for weights and KV cach
 CONTEXT_TOKENS = 32_768  # of each running request, where the fleet file does not state it
 TRY_IT = "try_it"  # a size that no evidence shows to be enough
 ON_PAPER = "data_sheet_only"  # data sheets allow it: that reason of TRY_IT
+NOT_TESTED = "no_load_was_too_much"  # nor was any load seen that is: one replica less is tried for a day
 NOTHING_MEASURED = pd.DataFrame(columns=capacities.MEASURED_COLUMNS)
 
 
@@ -27,7 +28,8 @@ def candidates(
     """One row per smaller size that would have served a demand with room to spare: its 99th percentile or, where that
     is 0, its maximum (`usage[demand_p99]` and `_max`, in tokens per second); and, where no evidence shows that any
     would, one row of TRY_IT: for the largest size of which only the pace of a request is in doubt, or else for the
-    least that the data sheets allow and the engine's own rates do not exclude.
+    least that the data sheets allow and the engine's own rates do not exclude, or else for one replica less, where no
+    load was seen to be too much.
 
     `usage` has one row per deployment, numbered by its index; `benchmarks` one per `model`, `device_type` (since
     `device_since`) and `accelerators`: `tokens_per_second_per_gpu`, `joules_per_output_token`, within the model's
@@ -46,8 +48,9 @@ def candidates(
     trials = pd.concat([gpus_to_try, replicas_to_try], ignore_index=True)
     trials = trials[~trials["usage"].isin([*replicas["usage"], *gpus["usage"]])]
     size, is_on_paper = trials["trial_replicas"] * trials["trial_gpus_per_replica"], trials["reason_code"] == ON_PAPER
-    trials = trials.assign(is_on_paper=is_on_paper, size=size.where(is_on_paper, -size))
-    order = ["is_on_paper", "size"]
+    rank = is_on_paper + 2 * (trials["reason_code"] == NOT_TESTED)
+    trials = trials.assign(rank=rank, size=size.where(is_on_paper, -size))
+    order = ["rank", "size"]
     trials = trials.sort_values(["usage", *order], kind="stable").drop_duplicates("usage").drop(columns=order)
     rows = pd.concat([replicas, gpus, _other_devices(whole, benchmarks), trials], ignore_index=True)
     return rows.rename_axis("candidate").reset_index()
@@ -85,7 +88,13 @@ def _fewer_replicas(usage: pd.DataFrame, benchmarks: pd.DataFrame) -> tuple[pd.D
     rows = _rows(usage, "fewer_replicas", replicas, gpus=gpus, found=found)[are_less(replicas)]
     possible = np.nan_to_num(np.ceil(demand / capacities.own_most(usage)), nan=1.0)
     replicas = np.maximum.reduce([np.ceil(demand / (TARGET_UTILISATION * found.on_paper)), possible, least])
-    return rows, _trials(usage, replicas, gpus=gpus, found=found)[are_less(replicas)]
+    on_paper = _trials(usage, replicas, gpus=gpus, found=found)[are_less(replicas)]
+    # Replicas that share a load evenly all stay below what one serves, so their loads never show that fewer would do.
+    replicas = np.maximum.reduce([now - 1, possible, least])
+    is_open = are_less(replicas) & usage["is_capacity_lower_bound"].eq(True).fillna(False).to_numpy(bool)
+    one_less = _trials(usage, replicas, gpus=gpus, found=found)[is_open & (found.basis != "unknown")]
+    one_less = one_less.assign(evidence_basis=found.basis[one_less.index], reason_code=NOT_TESTED)
+    return rows, pd.concat([on_paper, one_less], ignore_index=True)
 
 
 def _fewer_gpus(

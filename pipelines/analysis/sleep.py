@@ -7,6 +7,8 @@ recommended (`right_sizing`).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 
@@ -17,6 +19,30 @@ LEAST_SAVING_RATIO = 0.05  # of a deployment's energy, below which sleep is not 
 COLD_START_SECONDS = 300.0  # where the fleet file does not state it
 SLEEP_AFTER_SECONDS = (60, 300, 900, 1800, 3600)  # what is replayed: a minute to an hour
 LOADING_POWER_RATIO = 0.3  # of the power limit, while weights are loaded: bound by storage
+MOST_WAITING_RATIO = 0.01  # of the requests, that may wait for a start, where the fleet file does not state it
+# Columns of `Waiting`.
+WAITING = ("waiting_requests_ratio_low", "waiting_requests_ratio_high", "waiting_tokens_ratio")
+
+
+class Asked(NamedTuple):
+    """What was asked of a deployment: `tokens` by interval, `finished_requests` by hour. NaN: not known."""
+
+    tokens: np.ndarray
+    finished_requests: np.ndarray
+
+
+class Waiting(NamedTuple):
+    """Shares of what was asked that would have waited for a start: of the requests, at least and at most (NaN: they
+    are not counted), and of the tokens, at most."""
+
+    requests_low: float
+    requests_high: float
+    tokens: float
+
+    @property
+    def most(self) -> float:
+        """What decides: the upper end of the requests; that of the tokens, where no requests are counted."""
+        return self.tokens if np.isnan(self.requests_high) else self.requests_high
 
 
 def parked_watts(usage: pd.DataFrame) -> pd.Series:
@@ -125,35 +151,68 @@ def idle_runs(idle: np.ndarray) -> list[tuple[int, int]]:
 
 
 def gaps(idle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths, in intervals, of the unbroken runs of 1 in a row of the grid, and whether each ended within it."""
+    """Lengths, in intervals, of the unbroken runs of 1 in a row of the grid, and the interval after each."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], idle == 1, [0]]).astype(np.int8)))
-    return edges[1::2] - edges[::2], edges[1::2] < len(idle)
+    return edges[1::2] - edges[::2], edges[1::2]
 
 
-def after(usage: pd.DataFrame, idle: np.ndarray, interval_seconds: int) -> pd.DataFrame:
+def waiting(
+    idle: np.ndarray, asked: Asked, interval_seconds: int, after_seconds: float, start_seconds: float
+) -> Waiting:
+    """Who would have waited for a start of `start_seconds`, had the model slept after `after_seconds` of idleness.
+
+    A gap ends in an interval in which a first request came, at any time of it, and what came until the start was over
+    waited, too: what ended in that interval and in those of `start_seconds` after it. Requests are counted by the hour:
+    of each start at least one waits, at most all that ended in the hours of these intervals. Of a gap that telemetry
+    ends it is not known what came.
+    """
+    lengths, ends = gaps(idle)
+    ends = ends[(lengths * interval_seconds > after_seconds) & (np.append(idle, -1)[ends] == 0)]
+    span = 1 + int(np.ceil(start_seconds / interval_seconds))
+    is_waiting = np.convolve(np.bincount(ends, minlength=len(idle)), np.ones(span))[: len(idle)] > 0
+    tokens = np.nan_to_num(asked.tokens)
+    hour = np.arange(len(idle)) * interval_seconds // 3600
+    requests = asked.finished_requests
+    all_requests = requests.sum(where=~np.isnan(requests)) or np.nan
+    if np.isnan(requests[hour[idle == 0]]).any():
+        all_requests = np.nan
+    high = float(np.nansum(requests[np.unique(hour[is_waiting])]) / all_requests)
+    all_tokens = tokens.sum() or np.nan
+    return Waiting(min(float(len(ends) / all_requests), high), high, float(tokens[is_waiting].sum() / all_tokens))
+
+
+def after(usage: pd.DataFrame, idle: np.ndarray, asked: Asked, interval_seconds: int) -> pd.DataFrame:
     """What sleeping after so many idle seconds would have saved: a row per deployment (`usage`, `with_break_even`, and
     `refusal`: why it cannot be assessed) and number of SLEEP_AFTER_SECONDS that the grid's intervals can show.
 
     A gap is counted from its first to its last interval without a token; one that ends before the lookback does, or in
     intervals that are not known, ends with a wake-up. NaN where a deployment is refused. Columns: `usage`,
-    `sleep_after_seconds`, `known_hours`, `asleep_hours`, `wakes`, `waiting_ratio`, `saved_watts` of all its GPUs.
+    `sleep_after_seconds`, `known_hours`, `asleep_hours`, `wakes`, `waiting_ratio`, WAITING of `asked` (deployments ×
+    intervals and hours), `saved_watts` of all its GPUs.
     """
     rows = []
     for number, one in usage.iterrows():
-        lengths, is_woken = gaps(idle[number])
+        lengths, ends = gaps(idle[number])
+        own = Asked(asked.tokens[number], asked.finished_requests[number])
         seconds = float(np.count_nonzero(idle[number] >= 0) * interval_seconds)
         is_known = one["refusal"] is None and seconds > 0
         for after_seconds in SLEEP_AFTER_SECONDS:
             if after_seconds < interval_seconds:
                 continue
             slept = lengths * float(interval_seconds) - after_seconds
-            asleep, wakes = float(slept[slept > 0].sum()), int(np.count_nonzero(is_woken & (slept > 0)))
+            asleep, wakes = (
+                float(slept[slept > 0].sum()),
+                int(np.count_nonzero((ends < len(idle[number])) & (slept > 0))),
+            )
             joules = asleep * one["parking_watts_per_gpu"] - wakes * one["loading_joules_per_gpu"]
             made = (
-                (seconds / 3600, asleep / 3600, wakes, wakes * one["cold_start_seconds"] / seconds)
+                (
+                    *(seconds / 3600, asleep / 3600, wakes, wakes * one["cold_start_seconds"] / seconds),
+                    *waiting(idle[number], own, interval_seconds, after_seconds, one["cold_start_seconds"]),
+                )
                 if is_known
-                else (np.nan,) * 4
+                else (np.nan,) * 7
             )
             rows.append((number, after_seconds, *made, joules * one["gpus"] / seconds if is_known else np.nan))
-    columns = ["usage", "sleep_after_seconds", "known_hours", "asleep_hours", "wakes", "waiting_ratio", "saved_watts"]
-    return pd.DataFrame(rows, columns=columns)
+    columns = ["usage", "sleep_after_seconds", "known_hours", "asleep_hours", "wakes", "waiting_ratio"]
+    return pd.DataFrame(rows, columns=[*columns, *WAITING, "saved_watts"])

@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 
 from pipelines.analysis import power_caps
-from pipelines.analysis.sizes import ON_PAPER, TRY_IT
+from pipelines.analysis.sizes import NOT_TESTED, ON_PAPER, TRY_IT
 
 # If none of so many intervals was short, at most a hundredth of all are (0.95 of 300 such samples would show one: the
 # rule of three, Hanley and Lippman-Hand, JAMA 1983).
 DECIDING_INTERVALS = 300
 LEAST_DAYS, MOST_DAYS = 7, 28  # each weekday once; a lookback
+NOT_TESTED_DAYS = 1  # of one replica less: each hour of the day once, and nothing is started or handed back for it
 # Column -> type of a power limit to try.
 LIMIT_TYPES: dict[str, type] = {
     "usage": int,
@@ -37,7 +38,8 @@ def planned(candidates: pd.DataFrame, demand: pd.DataFrame) -> pd.DataFrame:
     An interval decides if its demand is above what the engine's own best shows that the size serves
     (`capacity_low_tokens_per_second`); above 0 where that is not known or only the pace of a request is in doubt.
     `trial_deciding_intervals`: how many the lookback had (`demand`: `usage`, `date`, `tokens_per_second`, a row per
-    interval). `trial_days`: how many days it takes to see DECIDING_INTERVALS of them, within LEAST_DAYS and MOST_DAYS.
+    interval). `trial_days`: how many days it takes to see DECIDING_INTERVALS of them, within LEAST_DAYS and MOST_DAYS;
+    NOT_TESTED_DAYS for one replica less.
     """
     by_usage = dict(list(demand.groupby("usage")))
     found = []
@@ -50,6 +52,9 @@ def planned(candidates: pd.DataFrame, demand: pd.DataFrame) -> pd.DataFrame:
         own = by_usage[number]
         least = low if reason == ON_PAPER and not np.isnan(low) else 0.0
         deciding = int((own["tokens_per_second"] > least).sum())
+        if reason == NOT_TESTED:
+            found.append((deciding, float(NOT_TESTED_DAYS)))
+            continue
         days = np.ceil(DECIDING_INTERVALS * own["date"].nunique() / deciding) if deciding else MOST_DAYS
         found.append((deciding, float(np.clip(days, LEAST_DAYS, MOST_DAYS))))
     plan = pd.DataFrame(found, columns=["trial_deciding_intervals", "trial_days"], index=candidates.index, dtype=float)

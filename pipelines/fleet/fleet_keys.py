@@ -23,6 +23,7 @@ from pipelines.fleet.money.cost_rates import Commitment, CostRate, CostRateFile,
 from pipelines.fleet.money.energy_contracts import EnergyContract
 from pipelines.fleet.money.focus_exports import FocusExport
 from pipelines.fleet.money.price_files import Prices
+from pipelines.fleet.money.site_charges import Share
 from pipelines.fleet.money.token_prices import ContractPrices, ListPrice
 from pipelines.fleet.node_gpus import NodeGpus
 from pipelines.fleet.request_sources import AnyRequestSource, Benchmark
@@ -120,6 +121,7 @@ class Model(Part):
     slo: Slo | None = None
     min_replicas: Annotated[int, Field(strict=True, ge=0)] = 1
     cold_start_seconds: Positive | None = None
+    most_waiting_ratio: Share = 0.01
     keep_apart: Name | None = None
     list_price: ListPrice | None = None
     contract_prices: ContractPrices = ()

@@ -29,9 +29,13 @@ def line(connection: duckdb.DuckDBPyConnection, figure: HeadlineFigure, choice: 
     if choice.team is not None:
         return "none is computed of one team: leave --team out"
     models = [ALL] if choice.model is None else list(NAMES_OF_MARTS.get(choice.model, (choice.model,)))
-    # Half the interval that a source alone would give, as a part of the value.
-    half = "(value_high - value) / nullif(standard_uncertainty, 0) / nullif(value, 0)"
-    ratios = ", ".join(f"{source}_uncertainty * {half}" for source in SOURCES)
+    # Half the interval that a source alone would give, as a part of the value; of a sum, what a gap at most adds to it.
+    added = "0" if figure.unit == "ratio" else "gaps_uncertainty"
+    half = f"(value_high - value - {added}) / nullif(standard_uncertainty, 0) / nullif(value, 0)"
+    ratios = ", ".join(
+        f"{added} / nullif(value, 0)" if source == "gaps" and added != "0" else f"{source}_uncertainty * {half}"
+        for source in SOURCES
+    )
     try:
         found = connection.execute(
             f"select meter_scope, value_low, value_high, interval_basis, metered_ratio, {ratios}"
@@ -63,6 +67,9 @@ def _written(
     digits = DIGITS.get(figure.unit, 4)
     unit = "" if figure.unit == "ratio" else f" {figure.unit}"
     parts = sorted(zip(ratios, SOURCES.values(), strict=True), key=lambda part: -(part[0] or 0))
-    wide = [f"{name} ± {100 * ratio:.1f} %" for ratio, name in parts if ratio and ratio > LEAST_RATIO]
+    signs = {SOURCES["gaps"]: "±" if figure.unit == "ratio" else "up to +"}
+    wide = [
+        f"{name} {signs.get(name, '±')} {100 * ratio:.1f} %" for ratio, name in parts if ratio and ratio > LEAST_RATIO
+    ]
     share = "" if metered_ratio is None else f"; {100 * metered_ratio:.1f} % of the electricity is metered"
     return f"{low:,.{digits}f} to {high:,.{digits}f}{unit} (95 %): {', '.join(wide) or 'sampling'}{share}"

@@ -21,6 +21,7 @@ WHY_COPY = "As it is, half of the GPUs do not hold it"
 CACHE = "trial_kv_bytes_per_token"
 WHY = "Only the data sheet's memory bandwidth shows that it may be enough"
 NO_OBJECTIVE, NOT_SHOWN = "no_latency_objective", "latency_not_shown"
+NOT_TESTED = "no_load_was_too_much"
 
 
 def of(found: Sequence[Row]) -> list[Row]:
@@ -81,6 +82,12 @@ def _why(row: Row) -> str:
         )
     if row["reason_code"] in (NO_OBJECTIVE, NOT_SHOWN):
         return _why_pace(row, facts)
+    if row["reason_code"] == NOT_TESTED:
+        more = number(100 / row["trial_replicas"], 0)
+        return (
+            "Its engines share the load, and no load was seen to be too much: nothing shows how much one serves. Each"
+            f" of those left has {more} % more."
+        )
     low, high = (row[f"capacity_{end}_tokens_per_second"] for end in ("low", "high"))
     asked = facts.get("demand_tokens_per_second_p99")
     why = f"{WHY}."
@@ -126,6 +133,13 @@ def _how(row: Row) -> str:
             f"Set it on all boards of one engine for {days} days, or on all engines if there is one. The intervals with"
             " requests decide, compared at the same load: the next run computes what it saved. Keep it if requests"
             " wait in at most 1 % of them and the first token comes in time."
+        )
+    if row["reason_code"] == NOT_TESTED:
+        return (
+            "Send one of them no requests for a day, a busy one, and leave it running. Watch the requests that wait,"
+            " preemptions, and the time to the first token and per token. Stop, and send it its part again, as soon as"
+            " a request is preempted, misses the model's objective, or waits in more than 1 % of the intervals of an"
+            " hour. If the day holds, the next run has a higher load that was served: follow its advice."
         )
     to = row["move_to_node"]
     where = "beside it" if to is None else f"on {named(to)}"

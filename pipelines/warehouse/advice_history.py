@@ -101,8 +101,9 @@ TABLES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "saving_high": ("double", "Upper end of it. NULL as there."),
             "adjusted_for": (
                 "varchar",
-                "What the watts without the change are expected by, beside the dates before: `hour`, `weekday` (two"
-                " weeks of dates at least), `tokens` (where they are known throughout).",
+                "What the watts without the change are expected by, beside the dates before: `hour`, `weekend` (two"
+                " such dates and two others at least; in older rows `weekday`), `tokens` (where they are known"
+                " throughout).",
             ),
             **_sides(_RATIOS),
             "realised_energy_usd_month": (

@@ -128,8 +128,9 @@ FLEET_TABLES = {
     "device_type_aliases": "alias varchar, device_type varchar",
     "model_aliases": "alias varchar, model varchar",
     "models": "model varchar, ttft_slo_seconds double, tpot_slo_seconds double, slo_attainment_ratio double,"
-    " min_replicas integer, cold_start_seconds double, keep_apart varchar, weights_gib double,"
-    " kv_bytes_per_token double, context_tokens integer, list_price_source varchar, list_price_name varchar",
+    " min_replicas integer, cold_start_seconds double, most_waiting_ratio double, keep_apart varchar,"
+    " weights_gib double, kv_bytes_per_token double, context_tokens integer, list_price_source varchar,"
+    " list_price_name varchar",
     "contract_prices": "model varchar, tenant varchar, input_usd_per_mtok double, cached_input_usd_per_mtok double,"
     " output_usd_per_mtok double, valid_from date, valid_to date",
     # Names may be prefixes; the first entry that fits counts.

@@ -62,6 +62,46 @@ def test_a_size_that_only_data_sheets_allow_is_tried_unless_its_own_rates_exclud
     ]
 
 
+# Five replicas that share 400 tokens/s evenly: none served more than 100, and 99.99 % of requests kept the SLO.
+BALANCED = {
+    **{"replicas": 5, "gpus": 5.0, "is_capacity_lower_bound": True, "demand_tokens_per_second_p99": 400.0},
+    **{"demand_tokens_per_second_max": 500.0, "train_demand_p99": 400.0, "train_demand_max": 500.0},
+}
+
+
+def test_of_replicas_that_share_a_load_one_less_is_tried_for_a_day() -> None:
+    """400 over 0.8 × 100 are five: nothing shows that four are enough, and no load was seen to be too much."""
+    (row,) = rows_of(usage(BALANCED)).to_dict("records")
+    assert (row["kind"], row["reason_code"]) == ("try_it", "no_load_was_too_much")
+    assert (row["trial_replicas"], row["trial_gpus_per_replica"], row["recommended_replicas"]) == (4, 1, 5)
+    assert [name for name in SAVINGS if not pd.isna(row[name])] == []
+    intervals = pd.DataFrame({"usage": 0, "date": [0, 1] * 2, "tokens_per_second": [300.0, 0.0, 400.0, 400.0]})
+    chosen = sizes.candidates(usage(BALANCED), NO_BENCHMARKS, "demand_tokens_per_second")
+    plan = trials.planned(chosen, intervals)[["trial_days", "trial_deciding_intervals"]]
+    assert plan.to_numpy().tolist() == [[1, 3]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "reason"),
+    [
+        ({"is_capacity_lower_bound": False}, "keep", "demand_needs_it"),  # a load was too much
+        ({"min_replicas": 5}, "keep", "min_replicas"),
+        ({"queued_intervals": 100}, "keep", "queueing"),
+        # 8 requests at 12 tokens/s are 96 of one replica, 384 of four.
+        ({"request_tokens_per_second": 12.0}, "keep", "capacity_not_observed"),
+        ({"kv_cache_usage_ratio_max": 0.8}, "keep", "capacity_not_observed"),  # 1.0 in four
+        ({"demand_tokens_per_second_p99": 320.0}, "fewer_replicas", "demand_fits"),  # four are seen to be enough
+        # Data sheets allow two, if no SLO was measured: that trial comes first.
+        ({"capacity_basis": "highest_observed", "active_weights_gib": 0.5}, "try_it", "data_sheet_only"),
+    ],
+)
+def test_no_replica_less_is_tried_with_evidence_or_where_it_cannot_do(
+    changes: dict[str, Any], kind: str, reason: str
+) -> None:
+    (row,) = rows_of(usage(BALANCED | changes)).to_dict("records")
+    assert (row["kind"], row["reason_code"]) == (kind, reason)
+
+
 def test_what_is_tried_has_no_dollar_no_time_short_and_no_replay() -> None:
     (row,) = rows_of(usage(LARGE)).to_dict("records")
     assert (row["kind"], row["reason_code"], row["evidence_basis"]) == ("try_it", "data_sheet_only", "bandwidth_floor")

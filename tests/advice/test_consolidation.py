@@ -45,7 +45,10 @@ def fleet(*deployments: tuple[dict[str, Any], np.ndarray], nodes: tuple[str, ...
     )
     load = np.array([series for _, series in deployments], dtype=np.float32)
     idle = np.where(np.isnan(load), -1, load == 0).astype(np.int8)
-    return Fleet(frame, engines, boards_of(frame, engines), frozenset(), load, idle, 300, days_of(frame))
+    uncounted = np.full((len(load), INTERVALS // 12), np.nan)
+    return Fleet(
+        frame, engines, boards_of(frame, engines), frozenset(), load, idle, 300, days_of(frame), load, uncounted
+    )
 
 
 def boards_of(frame: pd.DataFrame, engines: pd.DataFrame) -> pd.DataFrame:
@@ -217,13 +220,66 @@ def test_long_gaps_are_slept_through_after_break_even() -> None:
     assert row["saving_kwh_month"] == pytest.approx(watts * 0.73 * 1.25)
     assert row["recommended_gpus"] == 2  # they stay, and sleep
     assert np.isnan(row["saving_usd_month_if_released"])
-    assert row["risk_ratio"] == pytest.approx(4 * 300 / (28 * 86400))
+    assert row["risk_ratio"] == pytest.approx(3 * 2 / (20 * 288))  # tokens of the start and of the interval after it
+
+
+def test_weekends_are_slept_through_and_one_of_a_thousand_requests_waits() -> None:
+    """Of 20 busy days of 10 requests an hour. Three weekends are over within the lookback: three requests wait at
+    least, at most all 30 of the hours in which a start falls, of 20 × 24 × 10. By tokens 2 intervals of each start, of
+    20 × 288."""
+    weekends = np.where(np.arange(INTERVALS) // 288 % 7 >= 5, 0.0, 0.9)
+    given = fleet(({}, weekends))
+    counted = replace(given, finished_requests=np.where(given.idle[:, ::12] == 0, 10.0, 0.0))
+    names = ("kind", "confidence", "waiting_requests_ratio_low", "waiting_requests_ratio_high", "waiting_tokens_ratio")
+    by_tokens = pytest.approx(6 / 5760)
+    (row,), (uncounted,) = rows_of(counted), rows_of(given)
+    assert [row[name] for name in names] == ["sleep_when_idle", "high", 3 / 4800, 30 / 4800, by_tokens]
+    assert row["risk_ratio"] == 30 / 4800
+    # Tokens alone are never as sure.
+    assert [uncounted[name] for name in ("kind", "confidence", "risk_ratio")] == [
+        "sleep_when_idle",
+        "medium",
+        by_tokens,
+    ]
+    assert np.isnan(uncounted["waiting_requests_ratio_high"])
+
+
+@pytest.mark.parametrize(
+    ("most", "requests", "kind", "reason", "short"),
+    [
+        (0.01, None, "keep", "requests_would_wait", None),
+        (0.01, 1.0, "keep", "requests_would_wait", None),
+        (1.0, 1.0, "sleep_when_idle", "idle_gaps", 1.0),
+    ],
+)
+def test_where_requests_are_rare_nearly_all_of_them_wait(
+    most: float, requests: float | None, kind: str, reason: str, short: float | None
+) -> None:
+    """Six requests a day, every four hours, and a start takes two minutes: 6 × 120 of 86,400 s are 0.8 % of the time,
+    and each of the 168 requests waits. What sleep would have saved stays in the row: 167 gaps of 14,100 s and a first
+    one that is as long, less 320 s of breaking even, at 45 W a GPU, and 14.4 kJ for each start."""
+    rare = np.where(np.arange(INTERVALS) % 48 == 47, 0.5, 0.0)
+    given = fleet(({"cold_start_seconds": 120.0, "most_waiting_ratio": most}, rare))
+    if requests is not None:
+        given = replace(
+            given, finished_requests=np.where((given.idle == 0).reshape(1, -1, 12).any(axis=2), requests, 0)
+        )
+    (row,) = rows_of(given)
+    assert (row["kind"], row["reason_code"], row["waiting_tokens_ratio"]) == (kind, reason, 1)
+    ends = [row["waiting_requests_ratio_low"], row["waiting_requests_ratio_high"]]
+    assert np.isnan(ends).all() if requests is None else ends == [1, 1]
+    watts = 2 * 168 * ((47 * 300 - 320) * 45 - 14_400) / (28 * 86400)
+    assert json.loads(row["evidence"])["sleep_saving_watts"] == pytest.approx(watts, rel=1e-5)
+    assert [row["risk_ratio"], row["saving_watts"]] == (
+        [short, pytest.approx(watts)] if short else pytest.approx([np.nan] * 2, nan_ok=True)
+    )
 
 
 def test_short_gaps_are_not_worth_waking_for() -> None:
-    """Idle for half of every hour: sleeping would save, but requests would wait 300 s of each hour."""
-    (row,) = rows_of(fleet(({}, np.where(np.arange(INTERVALS) % 12 < 6, 0.0, 0.9))))
-    assert row["kind"] == "keep"
+    """Idle for half of every hour: sleeping would save, but of the requests of 30 minutes those of 10 may wait."""
+    (row,) = rows_of(fleet(({"cold_start_seconds": 120.0}, np.where(np.arange(INTERVALS) % 12 < 6, 0.0, 0.9))))
+    assert (row["kind"], row["reason_code"]) == ("keep", "requests_would_wait")
+    assert row["waiting_tokens_ratio"] == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(

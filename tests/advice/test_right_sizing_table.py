@@ -20,7 +20,14 @@ from tests.given import nothing_is_held_back
 
 MODEL = ("weights_gib", "active_weights_gib", "weights_basis", "kv_bytes_per_token", "kv_heads", "max_tensor_parallel")
 PRESSURE = ("hours", "pressure_intervals", "queued_intervals", "preempted_hours", "full_cache_hours")
-JOINED = {"min_replicas", "cold_start_seconds", "memory_gib", "memory_bandwidth_gb_per_second", "power_limit_watts"}
+JOINED = {
+    "min_replicas",
+    "cold_start_seconds",
+    "most_waiting_ratio",
+    "memory_gib",
+    "memory_bandwidth_gb_per_second",
+    "power_limit_watts",
+}
 JOINED |= {"idle_watts_bare", "context_tokens", "kv_cache_usage_ratio_max", "running_requests_max"}
 JOINED |= {"request_tokens_per_second", "busiest_request_tokens_per_second", "tpot_slo_seconds"}
 COUNTED = {name for name in DEPLOYMENT if name.startswith(("train_", "held_"))} - {"held_back_dates"} | {
@@ -67,7 +74,11 @@ def marts(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         )
         waits = {"intervals": 12, "queued_intervals": 0, "running_requests_max": 8.0, "preemptions": None}
         pressure = intervals[["site", "deployment", "model", "role", "date"]].assign(
-            hour_start_at=hours, **waits, kv_cache_usage_ratio_max=None, has_queue_telemetry=True
+            hour_start_at=hours,
+            **waits,
+            kv_cache_usage_ratio_max=None,
+            has_queue_telemetry=True,
+            finished_requests=[100.0 if rate else 0.0 for rate in rates],
         )
         published = {"model": "org/m-8B", "accelerators": 1.0, "inter_token_latency_seconds": 0.02}
         benchmarks = pd.DataFrame(

@@ -45,6 +45,7 @@ DEPLOYMENT = {
     "gpus_per_replica": 1.0,
     "min_replicas": 1,
     "cold_start_seconds": np.nan,
+    "most_waiting_ratio": 0.01,
     "mean_watts": 800.0,
     "parked_watts_per_gpu": 100.0,
     "parked_watts_basis": "intervals_without_tokens",

@@ -23,7 +23,8 @@ TWO_GPUS = {"replicas": 1, "gpus": 2.0, "gpus_per_replica": 2.0, "mean_watts": 4
 def after(idle: list[int], interval_seconds: int = 300, **changes: Any) -> list[tuple[Any, ...]]:
     """Of one deployment on two GPUs: seconds, asleep seconds, wakes, waiting ratio, watts saved."""
     frame = sleep.with_break_even(usage(TWO_GPUS | changes))
-    rows = sleep.after(frame, np.array([idle], dtype=np.int8), interval_seconds)
+    asked = sleep.Asked(np.full((1, len(idle)), np.nan), np.full((1, 1), np.nan))
+    rows = sleep.after(frame, np.array([idle], dtype=np.int8), asked, interval_seconds)
     return [
         (row["sleep_after_seconds"], row["asleep_hours"] * 3600, row["wakes"], row["waiting_ratio"], row["saved_watts"])
         for row in rows.to_dict("records")
@@ -80,7 +81,8 @@ def test_the_table_has_the_nights_of_a_deployment(marts: duckdb.DuckDBPyConnecti
     write_sleep_after(marts)
     rows = marts.execute(
         "select sleep_after_seconds, known_hours, asleep_hours, wakes, wakes_per_day, waiting_ratio, cold_start_basis,"
-        " reason_code, saving_kwh_month, saving_low, saving_high, saving_interval_basis from published.sleep_after"
+        " reason_code, saving_kwh_month, saving_low, saving_high, saving_interval_basis, waiting_requests_ratio_low,"
+        " waiting_requests_ratio_high from published.sleep_after"
     ).fetchall()
     watts = 4 * 67.032e6 / (672 * 3600)
     assert [row[:8] for row in rows] == [
@@ -88,6 +90,7 @@ def test_the_table_has_the_nights_of_a_deployment(marts: duckdb.DuckDBPyConnecti
     ]
     assert rows[0][8] == pytest.approx(watts * 0.73 * 1.25)
     assert rows[0][9] < rows[0][8] < rows[0][10] and rows[0][11] == "coming_days"
+    assert rows[0][12:] == (pytest.approx(1 / 800), 0.25)  # of 800 requests a day one, and those of two hours of eight
     comments = marts.execute(
         "select column_name, comment from duckdb_columns() where table_name = 'sleep_after'"
     ).fetchall()

@@ -115,6 +115,14 @@ assignments: [{node: n1, start_at: 2026-10-01}]
             "models[a].slo: expected at least one of ttft_seconds and tpot_seconds",
         ),
         (
+            "models: [{name: a, most_waiting_ratio: 1.01}]",
+            "models[a].most_waiting_ratio: got 1.01, expected less than or equal to 1",
+        ),
+        (
+            "models: [{name: a, most_waiting_ratio: -0.01}]",
+            "models[a].most_waiting_ratio: got -0.01, expected greater than or equal to 0",
+        ),
+        (
             "sites: [{name: w, zone: ES, pue: 1, tariff: [{usd_per_kwh: 0.1, local_hours: [7, 7]}]}]",
             "sites[w].tariff[0]: local_hours: got [7, 7], expected 0 <= from < to <= 24",
         ),
@@ -305,9 +313,9 @@ run_windows: {files: [{path: windows.csv, columns: {window_id: id, model: model,
         ("whisper", "whisper"),
     ]
     assert rows(
-        "select model, ttft_slo_seconds, tpot_slo_seconds, slo_attainment_ratio, min_replicas, keep_apart"
-        " from fleet.models order by 1"
-    ) == [("gpt-oss-120b", 2, 0.05, 0.95, 1, "chat"), ("whisper", None, None, None, 1, None)]
+        "select model, ttft_slo_seconds, tpot_slo_seconds, slo_attainment_ratio, min_replicas, keep_apart,"
+        " most_waiting_ratio from fleet.models order by 1"
+    ) == [("gpt-oss-120b", 2, 0.05, 0.95, 1, "chat", 0.01), ("whisper", None, None, None, 1, None, 0.01)]
     assert rows("select alias, node from fleet.node_aliases order by 1") == [("10.0.0.5", "n1"), ("bmc-1", "n1")]
     assert rows("select entry, engine, is_prefix, role, team from fleet.engines order by 1") == [
         (0, "llm/big-0", False, "decode", None),

@@ -217,10 +217,18 @@ def test_a_size_that_only_data_sheets_allow_is_an_experiment_and_no_saving(tmp_p
     fewer = advice("small", "try_it", **several, **nothing_saved, reason_code="data_sheet_only")
     stopped = advice("silent", "spin_down", confidence="high", saving_kwh_month=100, saving_energy_usd_month=30,
         saving_now_usd_month=30)  # fmt: skip
-    made = page.page(publications.write(tmp_path, published_right_sizing=[large, fewer, stopped]))
+    even = {"current_replicas": 5, "current_gpus_per_replica": 1, "current_gpus": 5, "recommended_gpus": 5}
+    even |= {"trial_replicas": 4, "trial_gpus_per_replica": 1, "trial_days": 1, "freed_gpus": None}
+    balanced = advice("even", "try_it", **even, reason_code="no_load_was_too_much")
+    made = page.page(publications.write(tmp_path, published_right_sizing=[large, fewer, stopped, balanced]))
     top = section(made, "next")
+    assert (
+        "Try llm/even with 4 engines instead of 5. Its engines share the load, and no load was seen to be too much:"
+        " nothing shows how much one serves. Each of those left has 25 % more. Send one of them no requests for a day"
+    ) in top
+    assert "Stop, and send it its part again, as soon as a request is preempted" in top
     assert "1 change would save 30 USD of electricity a month" in top
-    assert "2 smaller sizes may be tried; no saving of it is counted." in top
+    assert "3 smaller sizes may be tried; no saving of it is counted." in top
     assert (
         "Try llm/large with engines on 4 GPUs instead of 8. Only the data sheet's memory bandwidth shows that it may be"
         " enough. In proportion to the GPUs, the best load of its own engines is 4.44 tokens a second on that size,"
@@ -232,7 +240,7 @@ def test_a_size_that_only_data_sheets_allow_is_an_experiment_and_no_saving(tmp_p
     assert "Try llm/small with 2 engines instead of 4. Only the data sheet's" in top
     assert "Let one part of the requests go to that size. Run it for 28 days. The intervals with requests decide" in top
     shown = section(made, "advice")
-    assert "1 deployment of 3 should change" in shown
+    assert "1 deployment of 4 should change" in shown
     assert "llm/large try it: data sheet only 8 a6000; try engines on 4 GPUs instead of 8 – – – – – – – –" in shown
 
 

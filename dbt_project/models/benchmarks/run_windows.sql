@@ -360,12 +360,19 @@ with_error as (
 
     select
         assembled.*,
-        sqrt(
-            {{ variance_of_bound('cast(assembled.energy_joules as double) * meter_errors.energy_error_ratio') }}
-            + assembled.sampling_joules2
-        ) as uncertainty_joules
+        cast(assembled.energy_joules as double) * meter_errors.energy_error_ratio as meter_error_joules,
+        sqrt({{ variance_of_bound('meter_error_joules') }} + assembled.sampling_joules2) as uncertainty_joules
     from assembled
     left join meter_errors on assembled.meter_scope = meter_errors.meter_scope
+
+),
+
+with_half_width as (
+
+    select
+        *,
+        {{ half_width('uncertainty_joules', 'meter_error_joules', 'sqrt(sampling_joules2)') }} as half_width_joules
+    from with_error
 
 ),
 
@@ -385,10 +392,9 @@ final as (
         mean_watts_basis,
         energy_joules,
         case
-            when uncertainty_joules is not null
-                then greatest(cast(energy_joules as double) - {{ coverage_factor() }} * uncertainty_joules, 0)
+            when half_width_joules is not null then greatest(cast(energy_joules as double) - half_width_joules, 0)
         end as energy_joules_low,
-        cast(energy_joules as double) + {{ coverage_factor() }} * uncertainty_joules as energy_joules_high,
+        cast(energy_joules as double) + half_width_joules as energy_joules_high,
         window_output_tokens as output_tokens,
         window_total_tokens as total_tokens,
         case when output_tokens is not null or total_tokens is not null then 'stated' else 'counters' end as tokens_basis,
@@ -399,7 +405,7 @@ final as (
         {{ doubt_columns(tokens='coalesce(window_total_tokens, window_output_tokens)', has_facts=false) }},
         held_back_dates,
         held_back_dates is null as is_complete
-    from with_error
+    from with_half_width
 
 )
 

@@ -5,9 +5,9 @@
 {% set sources = ['meters', 'hosts', 'PUE', 'grid factors', 'idle floors', 'shares', 'gaps'] %}
 {#  figure: its value, and what an error adds to it, both in the sums of the level (`t`) and the effects of a source (`e`).
     Sampling adds a part of what is `sampled`, by the meters' share of it; or, of joules, the variance `sampling`. `scoped`:
-    joules of boards and of nodes are never added. #}
+    joules of boards and of nodes are never added. `is_sum`: time that no meter covers only adds to it. #}
 {% set figures = [
-    {'name': 'energy_joules', 'scoped': true, 'value': 't.joules', 'effect': 'e.joules', 'sampling': 't.joules2'},
+    {'name': 'energy_joules', 'scoped': true, 'is_sum': true, 'value': 't.joules', 'effect': 'e.joules', 'sampling': 't.joules2'},
     {
         'name': 'idle_energy_ratio', 'scoped': true, 'value': 't.idle_ratio',
         'effect': '(e.idle_joules - t.idle_ratio * e.known_joules) / t.known_joules',
@@ -23,24 +23,24 @@
         'effect': 'e.matched_joules / t.matched_total_tokens',
         'sampling': 't.matched_joules2 / (t.matched_total_tokens * t.matched_total_tokens)'
     },
-    {'name': 'facility_energy_kwh', 'value': 't.kwh', 'effect': 'e.kwh', 'sampled': 't.kwh'},
-    {'name': 'location_kgco2e', 'value': 't.grams / 1e3', 'effect': 'e.grams / 1e3', 'sampled': 't.grams / 1e3'},
+    {'name': 'facility_energy_kwh', 'is_sum': true, 'value': 't.kwh', 'effect': 'e.kwh', 'sampled': 't.kwh'},
+    {'name': 'location_kgco2e', 'is_sum': true, 'value': 't.grams / 1e3', 'effect': 'e.grams / 1e3', 'sampled': 't.grams / 1e3'},
     {
         'name': 'location_gco2e_per_output_mtok', 'value': '1e6 * t.matched_grams / t.carbon_known_output_tokens',
         'effect': '1e6 * e.matched_grams / t.carbon_known_output_tokens',
         'sampled': '1e6 * t.matched_grams / t.carbon_known_output_tokens'
     },
-    {'name': 'compute_cost_usd', 'value': 't.compute_cost_usd', 'effect': 'e.usd', 'sampled': 't.usd'},
+    {'name': 'compute_cost_usd', 'is_sum': true, 'value': 't.compute_cost_usd', 'effect': 'e.usd', 'sampled': 't.usd'},
     {
         'name': 'compute_cost_usd_per_output_mtok', 'value': '1e6 * t.matched_compute_cost_usd / t.priced_output_tokens',
         'effect': '1e6 * e.matched_usd / t.priced_output_tokens', 'sampled': '1e6 * t.matched_usd / t.priced_output_tokens'
     },
     {
-        'name': 'known_cost_usd', 'value': 't.known_cost_usd', 'effect': 'e.usd / t.usd * t.energy_parts_usd',
+        'name': 'known_cost_usd', 'is_sum': true, 'value': 't.known_cost_usd', 'effect': 'e.usd / t.usd * t.energy_parts_usd',
         'sampled': 't.energy_parts_usd', 'needs': 't.is_energy_cost_evidenced'
     },
     {
-        'name': 'known_cost_usd_per_output_mtok', 'value': '1e6 * t.serving_cost_usd / t.output_tokens',
+        'name': 'known_cost_usd_per_output_mtok', 'is_sum': true, 'value': '1e6 * t.serving_cost_usd / t.output_tokens',
         'effect': '1e6 * e.usd / t.usd * t.serving_energy_parts_usd / t.output_tokens',
         'sampled': '1e6 * t.serving_energy_parts_usd / t.output_tokens', 'needs': 't.is_energy_cost_evidenced'
     }
@@ -252,7 +252,10 @@ variances as (
         {{ relative_variance(
             figure.sampling or 't.sampled_variance_ratio * (' ~ figure.sampled ~ ') * (' ~ figure.sampled ~ ')', figure.value
         ) }} as sampling_variance,
-        {{ relative_variance(variance_of_bound(figure.effect), figure.value) }} as variance,
+        {%- set is_added = "e.error_source = 'gaps'" if figure.is_sum else 'false' %}
+        case when not {{ is_added }} then {{ relative_variance(variance_of_bound(figure.effect), figure.value) }} end as variance,
+        case when not {{ is_added }} then {{ relative_bound(figure.effect, figure.value) }} end as bound,
+        case when {{ is_added }} then {{ relative_bound(figure.effect, figure.value) }} end as added,
         e.error_source
     from levelled as t
     left join level_effects as e on {{ equal_keys('t', 'e', keys) }}
@@ -274,6 +277,8 @@ combined as (
                 then max(value) * sqrt(cast(coalesce(sum(variance), 0) + coalesce(max(sampling_variance), 0) as double))
         end as standard_uncertainty,
         max(value) * sqrt(cast(coalesce(max(sampling_variance), 0) as double)) as sampling_uncertainty,
+        max(value) * cast(coalesce(sum(bound), 0) as double) as bounds,
+        max(value) * cast(coalesce(sum(added), 0) as double) as added_at_most,
         {% for source in sources -%}
         max(value) * sqrt(cast(coalesce(sum(case when error_source = '{{ source }}' then variance end), 0) as double))
         as {{ source | replace(' ', '_') | lower }}_uncertainty,
@@ -285,29 +290,37 @@ combined as (
 
 ),
 
+with_half_width as (
+
+    select
+        *,
+        {{ half_width('standard_uncertainty', 'bounds', 'sampling_uncertainty') }} as half_width
+    from combined
+
+),
+
 final as (
 
     select
         {{ keys | join(', ') }},
         figure,
         value,
-        case
-            when standard_uncertainty is not null then greatest(value - {{ coverage_factor() }} * standard_uncertainty, 0)
-        end as value_low,
-        value + {{ coverage_factor() }} * standard_uncertainty as value_high,
+        case when half_width is not null then greatest(value - half_width, 0) end as value_low,
+        value + half_width + added_at_most as value_high,
         cast(0.95 as double) as interval_level,
         case
             when standard_uncertainty is null then 'no_evidence'
-            when standard_uncertainty = 0 then 'exact'
+            when standard_uncertainty = 0 and added_at_most = 0 then 'exact'
             else 'meters_and_stated_inputs'
         end as interval_basis,
         standard_uncertainty,
         sampling_uncertainty,
-        {% for source in sources -%}
+        {% for source in sources | reject('equalto', 'gaps') -%}
         {{ source | replace(' ', '_') | lower }}_uncertainty,
         {% endfor -%}
+        greatest(gaps_uncertainty, added_at_most) as gaps_uncertainty,
         metered_ratio
-    from combined
+    from with_half_width
 
 )
 

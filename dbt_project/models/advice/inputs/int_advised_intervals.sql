@@ -24,6 +24,7 @@ pressure_hours as (
         {{ int_div(epoch_us('hour_start_at'), hour_us()) }} as hour_number,
         running_requests_max,
         queued_intervals,
+        finished_requests,
         preemptions > 0 or kv_cache_usage_ratio_max >= 0.9 as is_full
     from {{ ref('pressure_hourly') }}
     where date >= (select min(lookback_start_date) from deployments)
@@ -81,6 +82,7 @@ final as (
         -- Of one request if as many ran all the time as ever in the hour: it had no less.
         cast(tokens as double) / intervals.interval_seconds
             / nullif(intervals.engines * greatest(pressure_hours.running_requests_max, 1), 0) as request_tokens_per_second,
+        pressure_hours.finished_requests as hour_finished_requests,
         intervals.matched_joules,
         intervals.matched_gpu_seconds
     from intervals

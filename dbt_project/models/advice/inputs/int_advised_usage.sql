@@ -155,6 +155,7 @@ final as (
         pressure.* exclude (site, deployment, model, role),
         models.min_replicas,
         models.cold_start_seconds,
+        models.most_waiting_ratio,
         models.keep_apart,
         models.tpot_slo_seconds,
         busiest.request_tokens_per_second as busiest_request_tokens_per_second,

@@ -1,6 +1,6 @@
 -- What each source of error may add to the sums of a month: one row per month, site, model, meter scope and source. An
--- effect is the largest error either way (joules, kWh, grams, USD), with its sign; rows of one source_key err together,
--- of two keys independently. Dates that are held back are what was published of them.
+-- effect is the largest error either way (joules, kWh, grams, USD), with its sign, but of gaps, which only add; rows of
+-- one source_key err together, of two keys independently. Dates that are held back are what was published of them.
 -- depends_on: {{ ref('held_back_dates') }}
 {% set sources = [
     {
@@ -41,13 +41,39 @@ stated_errors as (
 
 ),
 
-months as (
+hours as (
 
-    select * from {{ ref('model_monthly') }} where {{ in_run_months('month') }}
+    select * from {{ ref('model_hourly') }} where {{ in_run_months('billing_month') }}
 
 ),
 
--- Time for which nothing is booked, as it was held and no meter covers it: at the mean watts of the rest.
+device_types as (
+
+    select * from {{ ref('stg_device_types') }}
+
+),
+
+-- Time for which nothing is booked, as it was held and no meter covers it.
+gap_dates as (
+
+    select
+        hours.billing_month as month,
+        hours.date,
+        hours.site,
+        hours.model,
+        hours.meter_scope,
+        cast(sum(hours.energy_joules) as double) as joules,
+        greatest(cast(coalesce(sum(hours.claimed_gpu_seconds), 0) - coalesce(sum(hours.gpu_seconds), 0) as double), 0) as gap_seconds,
+        {{ ratio('sum(hours.energy_joules)', 'sum(hours.gpu_seconds)') }} as mean_watts,
+        -- What is around a board has no limit that is known.
+        max(case when hours.meter_scope = 'board' then device_types.power_limit_watts / device_types.gpus end) as limit_watts
+    from hours
+    left join device_types on hours.device_type = device_types.device_type
+    group by hours.billing_month, hours.date, hours.site, hours.model, hours.meter_scope
+
+),
+
+-- It drew what the rest of its date did, or more: at most what the limits of its boards allow.
 gaps as (
 
     select
@@ -55,8 +81,8 @@ gaps as (
         site,
         model,
         meter_scope,
-        greatest({{ ratio('sum(claimed_gpu_seconds - gpu_seconds)', 'sum(gpu_seconds)') }}, 0) as gap_ratio
-    from months
+        {{ ratio('sum(gap_seconds * greatest(coalesce(mean_watts, 0), coalesce(limit_watts, 0)))', 'sum(joules)') }} as gap_ratio
+    from gap_dates
     group by month, site, model, meter_scope
 
 ),
