@@ -410,7 +410,6 @@ def test_what_a_run_has_left_is_measured_after_everything_else(definitions: dg.D
         "fleet/commitment_offers",
         "fleet/currency_rates",
         "published/fleet_report",
-        "raw/landings",
         "raw/unknown_devices",
         "raw/unknown_families",
     }

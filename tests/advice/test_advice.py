@@ -90,7 +90,9 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     nodes = [
         {"name": f"n-{name}", "site": "west", "host_watts": 200} for name in ("weekly", "silent", "tenth", "peaks")
     ]
-    made = plant(tmp_path_factory.mktemp("advice"), series, days=DAYS, cost_rates=[rate], nodes=nodes)
+    # Of weekly's tokens two intervals of 96 would wait for its start of 300 s: a fiftieth, above the usual hundredth.
+    models = [{"name": "model-weekly", "most_waiting_ratio": 0.03}]
+    made = plant(tmp_path_factory.mktemp("advice"), series, days=DAYS, cost_rates=[rate], nodes=nodes, models=models)
     made.run()
     return made
 

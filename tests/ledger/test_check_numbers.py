@@ -144,12 +144,13 @@ def test_dollars_per_million_tokens_are_rate_over_speed_and_energy_at_its_tariff
 
 
 @pytest.mark.parametrize(
-    ("kind", "factor"), [("three_years", 0.30192), ("five_years", 0.26380), ("whole_server", 0.25)]
+    ("kind", "factor"), [("three_years", 0.30192 + 0.008), ("five_years", 0.26380 + 0.01), ("whole_server", 0.25)]
 )
 def test_what_is_owned_pays_a_capital_recovery_factor_of_what_is_written_off(
     book: Seen, kind: str, factor: float
 ) -> None:
-    """CRF(8 %, 4 years) and CRF(10 %, 5 years): a twelfth of a year's annuity over the 31 days of October.
+    """CRF(8 %, 4 years) and CRF(10 %, 5 years) of 30,000 USD, and interest on the 3,000 USD that are left, a tenth of
+    that: a twelfth of a year over the 31 days of October.
 
     Without a cost of capital it is a straight line: a fourth a year."""
     usd = book.query(

@@ -64,7 +64,10 @@ def test_the_electricity_of_october_by_hand(published: duckdb.DuckDBPyConnection
         " and model = '__all__' and figure = 'facility_energy_kwh'",
         [OCTOBER],
     ).fetchall()
-    assert (low, high) == (pytest.approx(3892.553 - half, abs=0.2), pytest.approx(3892.553 + half, abs=0.2))
+    # On the 22nd no meter covers 600 s of a busy A6000 and 300 s of an empty one: up to 300 W, and what comes with each
+    # kWh of them at the facility.
+    gaps = 0.05 * 1.617 + 0.025 * 4.852
+    assert (low, high) == (pytest.approx(3892.553 - half, abs=0.2), pytest.approx(3892.553 + half + gaps, abs=0.05))
     assert metered_ratio == pytest.approx(1854.0 / 3892.6, abs=1e-4)
 
 
@@ -92,7 +95,7 @@ def test_over_all_models_a_share_between_them_is_not_unsure(published: duckdb.Du
         (
             "facility_energy_kwh",
             Choice(OCTOBER),
-            "3,278.031 to 4,507.075 kWh (95 %): hosts without a meter ± 14.5 %, stated PUE",
+            "3,278.031 to 4,507.277 kWh (95 %): hosts without a meter ± 14.5 %, stated PUE",
         ),
         ("idle_energy_ratio", Choice(OCTOBER, model="Kimi-K2.5"), "exact"),
     ],

@@ -75,7 +75,7 @@ def test_contracts_run_on_and_energy_costs_what_it_has_since_a_break(book: Book)
     (found,) = book.query(
         "select billing_month, spent_usd, contract_rest_usd, energy_rest_usd, forecast_usd, forecast_low_usd,"
         " forecast_high_usd, history_days, coverage_ratio, coverage_weeks, booked_ratio, is_cost_complete"
-        " from marts.cost_forecast where scope = 'site'"
+        " from marts.cost_forecast where scope = 'site' and basis = 'fully_loaded'"
     )
     spent = 65 * (1_200 / 721 + 4 + 6.48 / 721 + 0.0648)
     contracts = 656 * (1_200 / 721 + 4 + 6.48 / 721)

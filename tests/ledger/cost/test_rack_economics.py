@@ -130,7 +130,8 @@ def test_revenue_is_cost_where_the_fixed_cost_is_earned(book: Book) -> None:
 def test_what_is_owned_is_paid_back_from_its_cash_margin(book: Book) -> None:
     """Two GPUs of 33,000 USD, one of them free at 100 W: 1.20 + 0.30 USD of cash a day against 43.2 Mtok at 2 USD.
 
-    An annuity of 8 % over 4 years is 0.30192 of 30,000 USD a year; a twelfth of it over the 31 days of October."""
+    An annuity of 8 % over 4 years is 0.30192 of 30,000 USD a year, and the 3,000 USD that are left pay 240 USD of
+    interest; a twelfth of it over the 31 days of October."""
     revenue, basis, cash, margin, capex, years, why, sold = one(
         book,
         "revenue_usd::double, revenue_basis, cash_cost_usd::double, margin_usd::double, capex_usd::double,"
@@ -140,7 +141,7 @@ def test_what_is_owned_is_paid_back_from_its_cash_margin(book: Book) -> None:
     )
     assert (revenue, basis) == (pytest.approx(86.4, rel=EXACT), "list")
     assert cash == pytest.approx(1.5, rel=KWH_ROUNDED)
-    assert margin == pytest.approx(86.4 - 1.5 - 2 * 0.30192 * 30_000 / 12 / 31, abs=1e-3)
+    assert margin == pytest.approx(86.4 - 1.5 - 2 * (0.30192 * 30_000 + 240) / 12 / 31, abs=1e-3)
     assert capex == pytest.approx(66_000, rel=EXACT)
     assert years == pytest.approx(66_000 / (84.9 * 365), rel=KWH_ROUNDED)
     assert why == "owned"
