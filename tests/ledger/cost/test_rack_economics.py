@@ -151,7 +151,7 @@ def test_what_is_owned_is_paid_back_from_its_cash_margin(book: Book) -> None:
         "select cost_usd::double from marts.rack_economics_daily where site = 'east' and basis = 'allocation'"
         " and rack = '__remainder__'"
     )
-    assert remainder == pytest.approx(0.3 + 0.30192 * 30_000 / 12 / 31, abs=1e-3)
+    assert remainder == pytest.approx(0.3 + (0.30192 * 30_000 + 240) / 12 / 31, abs=1e-3)
     # The rented twin has nothing to pay back.
     assert one(book, "capex_usd, payback_years, payback_basis", "r1") == (None, None, "rented")
 
