@@ -10,8 +10,8 @@
    remainder's. `charged` is NULL where a site does not pay the part at all. `complete` holds where every price was
    known; of an unmetered accelerator no energy is. `is_exact`: `usd` is a decimal, not a double. `is_cash` is false for
    what no invoice shows. Overhead and cooling are kWh at one price, that of the row's accelerators: their sizes compare
-   as their kWh do, also where the price is negative. To add a part: a line here and in focus_skus, and where its price is new a charge of the fleet
-   file (pipelines/fleet/money/site_charges.py). #}
+   as their kWh do, also where the price is negative. To add a part: a line here and in focus_skus, and where its price is new a charge
+   of the fleet file (pipelines/fleet/money/site_charges.py). #}
 {% macro cost_parts() %}
     {{ return([
         {

@@ -236,7 +236,8 @@ local_dates as (
         hours.model,
         greatest({{ local_date('hours.hour_start_at', "coalesce(sites.time_zone, 'UTC')") }}, hours.month) as local_date,
         {% for class in sold_classes -%}
-        {% set tokens = 'coalesce(hours.computed_input_tokens, hours.input_tokens)' if class == 'computed_input' else 'hours.' ~ class ~ '_tokens' -%}
+        {% set computed = 'coalesce(hours.computed_input_tokens, hours.input_tokens)' -%}
+        {% set tokens = computed if class == 'computed_input' else 'hours.' ~ class ~ '_tokens' -%}
         coalesce(
             {{ ratio('sum(' ~ tokens ~ ')', 'sum(sum(' ~ tokens ~ ')) over whole_window') }},
             {{ ratio('count(*)', 'sum(count(*)) over whole_window') }}
@@ -259,7 +260,8 @@ tenant_days as (
         used.tenant,
         coalesce(local_dates.local_date, used.date) as local_date,
         {% for class in sold_classes -%}
-        cast({{ 'coalesce(used.computed_input_tokens, used.input_tokens)' if class == 'computed_input' else 'used.' ~ class ~ '_tokens' }} as double)
+        {% set computed = 'coalesce(used.computed_input_tokens, used.input_tokens)' -%}
+        cast({{ computed if class == 'computed_input' else 'used.' ~ class ~ '_tokens' }} as double)
             * coalesce(local_dates.{{ class }}_ratio, 1) as {{ class }}_tokens{{ ',' if not loop.last }}
         {% endfor %}
     from used
