@@ -35,9 +35,9 @@
 {% macro doubt_reasons() %}
     {{ return([
         'above_limit', 'clocks_apart', 'conflicting_role', 'contradicted_totals', 'hidden_processes', 'meters_disagree',
-        'no_counter', 'refuted_meter', 'scraped_twice', 'second_name', 'token_counters_disagree', 'unaccounted_joules',
-        'unaccounted_tokens', 'unbalanced_joules', 'unbalanced_tokens', 'unclear_falls', 'unclear_shares', 'uncounted_class',
-        'unplaced_meter', 'unread_gauge', 'unseen_tokens'
+        'no_counter', 'refuted_host', 'refuted_meter', 'scraped_twice', 'second_name', 'token_counters_disagree',
+        'unaccounted_joules', 'unaccounted_tokens', 'unbalanced_joules', 'unbalanced_tokens', 'unclear_falls', 'unclear_shares',
+        'uncounted_class', 'unplaced_meter', 'unread_gauge', 'unseen_tokens'
     ]) }}
 {% endmacro %}
 

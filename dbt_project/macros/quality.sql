@@ -83,6 +83,19 @@
    (2025). #}
 {% macro host_energy_ratio() %}0.43{% endmacro %}
 
+{# Joules of a host beside one board. It draws most of its power whether the board works or waits: 0.2 of the board's power
+   limit at all times, and so much more with the board's own watts that it reaches that ratio at the limit. 0.2 is an
+   assumption. A waiting node of 8 × H200 draws 2,350 W (MLPerf Inference 4.1, entry 4.1-0049), its boards 8 × 82 to 130 W
+   (docs/measured.md): 0.23 to 0.30 of their 700 W. A node of 8 × H100 at full load draws 8.5 kW (arXiv 2412.08602), 0.5 of
+   its boards' limit beside them. Servers with fewer switches and network cards draw less. #}
+{% macro assumed_host_joules() -%}
+    0.2 * device_types.power_limit_watts * booked.covered_us / 1e6
+    + ({{ host_energy_ratio() }} - 0.2) * cast(booked.energy_joules as double)
+{%- endmacro %}
+
+{# Whether a node meter shows less than its boards beyond both errors (± 1 and ± 5 %, seed meter_errors). #}
+{% macro is_below_its_boards() %}node_watts * 1.01 < boards_watts * 0.95{% endmacro %}
+
 {# Whether a name equals an entry of the fleet file, or begins with it where the entry is a prefix. #}
 {% macro fits(name, pattern, is_prefix) %}
     case when {{ is_prefix }} then substring({{ name }}, 1, length({{ pattern }})) = {{ pattern }} else {{ name }} = {{ pattern }} end

@@ -31,6 +31,7 @@ HOSTS = {
     "measured": "the meter of the node less its accelerators",
     "measured_mean": "the node's mean of the date, where its meter had an outage",
     "stated_watts": "nodes[].host_watts of the fleet file",
+    "assumed_watts": "{:.2f} × the accelerators, assumed by their limits: nodes[].host_watts or a meter replaces it",
     "assumed_ratio": "{:.2f} × the accelerators, a published share: nodes[].host_watts or a meter replaces it",
 }
 

@@ -77,13 +77,13 @@ def _alarms(found: Sequence[Row]) -> Drawn:
 
 def _estimates(found: Sequence[Row]) -> Drawn:
     share = {(row["what"], row["basis"]): row["energy_ratio"] for row in found}
+    assumed = sum(share.get(("host power", basis)) or 0 for basis in ("assumed_watts", "assumed_ratio"))
     sentence = (
         f"{ratio(share.get(('meter', 'counter'), 0))} of the newest date's energy was read from energy counters; for"
         f" {ratio(share.get(('idle floor', 'device_type_reference'), 0))} the idle floor (the power without requests)"
         f" is a reference of the device type. The power of the host is stated in the fleet file for"
         f" {ratio(share.get(('host power', 'stated_watts'), 0))}, and for"
-        f" {ratio(share.get(('host power', 'assumed_ratio'), 0))} it is assumed, as a published share of the"
-        " accelerators' energy."
+        f" {ratio(assumed)} it is assumed, by the power limits of the accelerators and what they draw."
     )
     columns = {"what": TEXT, "basis": TEXT, "kWh of accelerators": 2, "share": RATIO}
     numbers = [

@@ -64,9 +64,10 @@ def test_d5_a_gauge_is_no_energy_where_it_is_silent(composed_book: Book) -> None
 
 
 def test_d6_a_zone_is_looked_up_by_its_sites_whole_name(composed_book: Book) -> None:
-    # `cal` is the beginning of `cal-2`. 0.4 kWh at PUE 1.2 in California, 0.1573 kWh at 1.5 in Spain (factors of 2023).
+    # `cal` is the beginning of `cal-2`. 0.4 kWh at PUE 1.2 in California, 0.1753 kWh at 1.5 in Spain (factors of 2023),
+    # of which the host is 0.2 × 400 W in half an hour, and 0.23 of the board.
     assert of_model(composed_book, "location_gco2e", "solo") == (pytest.approx(0.48 * 193.46, abs=1e-4),)
-    facility_kwh = 396_000 * 1.43 * 1.5 / 3.6e6
+    facility_kwh = (396_000 * 1.23 + 80 * 1_800) * 1.5 / 3.6e6
     assert of_model(composed_book, "location_gco2e", "shift-a") == (pytest.approx(facility_kwh * 117.83, abs=1e-4),)
 
 

@@ -96,7 +96,7 @@ final as (
         accounts.has_glitch,
         accounts.has_gap,
         accounts.is_idle_clamped,
-        coalesce(host_energy.is_host_clamped, false) as is_host_clamped,
+        coalesce(host_energy.is_host_refuted, false) as is_host_refuted,
         cast(accounts.energy_joules as {{ exact_type() }}) as energy_joules,
         cast(
             accounts.energy_joules - idle_floor_joules - parked_joules - asleep_joules - unallocated_joules - unknown_joules

@@ -183,15 +183,20 @@ def test_an_engine_on_two_device_types_has_tokens_in_both_rows(book: Book) -> No
 
 
 def test_the_dollars_per_token_of_all_its_rows_are_those_of_its_sums(book: Book) -> None:
-    """An hour is 4 USD of boards and 0.6 kW × 1.43 with the host × PUE 1.2 × 0.1 USD, for 36,000 tokens."""
+    """An hour is 4 USD of boards and of 0.6 kW and their hosts × PUE 1.2 × 0.1 USD, for 36,000 tokens.
+
+    A host has 0.2 of the limits of 400 W and 700 W, and 0.23 of what they draw.
+    """
     ((found,),) = rows(book, "mixed", "(sum(matched_compute_cost_usd) / sum(priced_output_tokens) * 1000000)::double")
-    assert found == pytest.approx((4 + 0.6 * 1.43 * 1.2 * 0.1) / 0.036, rel=1e-6)
+    assert found == pytest.approx((4 + (0.6 * 1.23 + 0.22) * 1.2 * 0.1) / 0.036, rel=1e-6)
     assert round(found) == 114
 
 
 def test_an_engine_on_one_kind_of_board_keeps_its_row_and_its_dollars_per_token(book: Book) -> None:
     columns = "device_type, tokens_basis, shared_tokens::double, compute_cost_usd_per_output_mtok"
-    usd = {"plain-a": 1 + 0.2 * 0.1716, "plain-h": 3 + 0.4 * 0.1716, "nodes": 2 + 0.12 * 0.1716}
+    # kW of the boards, × 1.23, and 0.2 of their limits for hosts.
+    it_kw = {"plain-a": 0.2 * 1.23 + 0.08, "plain-h": 0.4 * 1.23 + 0.14, "nodes": 0.12 * 1.23 + 0.16}
+    usd = {model: rate + it_kw[model] * 0.12 for model, rate in (("plain-a", 1), ("plain-h", 3), ("nodes", 2))}
     for model, usd_per_hour in usd.items():
         ((_, *basis, found),) = rows(book, model, columns)
         assert basis == ["own", 0.0]

@@ -99,11 +99,11 @@ def test_the_fleets_energy_does_not_include_it(book: Seen) -> None:
         # 200 W and 300 W of its measured host.
         ("north", "board", 200 * day, 200 * day, 0, pytest.approx(500 * day * 1.2 / KWH, abs=1e-3)),
         ("north", "node", 700 * day, 700 * day, 0, pytest.approx(700 * day * 1.2 / KWH, abs=1e-3)),
-        ("south", "board", 200 * day, 200 * day, 0, pytest.approx(200 * 1.43 * day * 1.2 / KWH, abs=1e-3)),
+        ("south", "board", 200 * day, 200 * day, 0, pytest.approx((200 * 1.23 + 80) * day * 1.2 / KWH, abs=1e-3)),
         ("south", "node", 400 * day, 400 * day, 600 * day, pytest.approx(400 * day * 1.2 / KWH, abs=1e-3)),
-        # The hosts of u1 and u2 are estimated at 0.43 of their boards, that of u3 is measured.
+        # Those of u1 and u2 are assumed: 0.2 of the 400 W of an A100 and 0.23 of its watts. That of u3 is measured.
         ("west", "board", boards + 200 * day, boards + 200 * day, 0,
-         pytest.approx((boards * 1.43 + 500 * day) * 1.2 / KWH, abs=1e-3)),
+         pytest.approx((boards * 1.23 + 2 * 80 * day + 500 * day) * 1.2 / KWH, abs=1e-3)),
         ("west", "node", 0, 0, boards + 400 * day, 0),
     ]  # fmt: skip
 

@@ -1,6 +1,7 @@
 """What a meter shows while its board works, and cannot be right: 0 W or less than half of idle, a counter that does
 not move. Book and balance pass over it; the next meter in rank books these seconds, else they are unknown.
 
+A node's meter that shows less than its boards measures no host.
 Add here a bound of physics, with its innocent twins. Keep out what is above a limit (`test_doubted_limits`,
 `test_leaps`). Boards are A100s, whose bare idle is 55 W (seed device_types): 27.5 W is the bound. They draw 300 W for
 two hours, 2,160,000 J, while their engines make 100 tokens a second.
@@ -42,6 +43,12 @@ def frozen_over_midnight() -> Samples:
 
 def zero_for_an_hour(watts: float = 0) -> Samples:
     return steady(watts, 0, 3540) + steady(300, 3600, HOURS_2)
+
+
+def beside_a_host(name: str, wall: Samples) -> list[Series]:
+    """A busy board of 300 W, and the meter of its node."""
+    uuid = f"GPU-refuted-{name}"
+    return [*held(uuid, (WATTS, steady(300, 0, HOURS_2))), ("wall_power_watts", {"node": f"node-refuted-{name}"}, wall)]
 
 
 def held(uuid: str, *readings: tuple[str, Samples], util: float | None = 60, tokens: bool = True) -> list[Series]:
@@ -95,6 +102,11 @@ def planted() -> list[Series]:
         *held("GPU-refuted-short", (ENERGY, frozen(1800, 2340))),
         *held("GPU-refuted-night", (ENERGY, frozen_over_midnight())),
         *held("GPU-refuted-coarse", (ENERGY, coarse())),
+        *beside_a_host("wall", steady(500, 0, HOURS_2)),
+        *beside_a_host("wall-zero", steady(0, 0, 3540) + steady(500, 3600, HOURS_2)),
+        *beside_a_host("wall-half", steady(200, 0, HOURS_2)),
+        *beside_a_host("wall-even", steady(296, 0, HOURS_2)),
+        *beside_a_host("wall-short", steady(0, 0, 480) + steady(500, 540, HOURS_2)),
     ]
 
 
@@ -189,6 +201,36 @@ def test_what_another_meter_books_is_in_no_doubt(book: Seen, name: str) -> None:
         " where model = ?",
         [f"m-{name}"],
     ) == [(WHOLE, pytest.approx(3.0), 1.0, "")]
+
+
+@pytest.mark.parametrize(
+    ("name", "host_watts", "doubted", "reasons"),
+    [
+        ("wall", 200, 0.0, ""),
+        # Zero for an hour, then 200 W above the board: the mean of that hour is the other one's too.
+        ("wall-zero", 200, 0.5, "refuted_host"),
+        # One of two power supplies: 0.2 × 400 W and 0.23 × 300 W are assumed.
+        ("wall-half", 149, 1.0, "refuted_host"),
+        # Innocent: 4 W below the board are within the errors of both, and no host draws nothing; nine minutes of zero.
+        ("wall-even", 149, 0.0, ""),
+        ("wall-short", 200, 0.0, ""),
+    ],
+)
+def test_a_nodes_meter_below_its_boards_measures_no_host(
+    book: Seen, name: str, host_watts: float, doubted: float, reasons: str
+) -> None:
+    assert book.query(
+        "select host_overhead_joules::double, joules_per_output_token, doubted_energy_ratio, doubt_reasons"
+        " from marts.model_daily where model = ?",
+        [f"m-refuted-{name}"],
+    ) == [(host_watts * HOURS_2, pytest.approx(3.0), pytest.approx(doubted), reasons)]
+
+
+def test_a_host_that_is_not_measured_is_a_doubt_with_both_numbers(book: Seen) -> None:
+    assert book.query("select entity, figure, evidence from marts.doubts where reason = 'refuted_host' order by 1") == [
+        ("GPU-refuted-wall-half", "host", "7200 s, up to 100 W less"),
+        ("GPU-refuted-wall-zero", "host", "3600 s, up to 300 W less"),
+    ]
 
 
 def test_each_unknown_second_is_a_doubt_with_its_meter(book: Seen) -> None:

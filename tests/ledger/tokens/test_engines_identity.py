@@ -291,8 +291,8 @@ def test_an_engine_with_steady_scrapes_and_no_tokens_is_parked(book: Book) -> No
 def test_requests_alone_separate_active_from_parked(book: Book) -> None:
     assert states(book, "free-0") == [("parked", False, 0, 0)]
     assert states(book, "busy-0") == [("active", False, HOURS, 0)]
-    # 4 USD of capacity, and 0.25 kWh and 0.43 of it in the host at 1.2 × 0.1 USD.
-    assert of_model(book, "free") == (HOURS, 1, 4.0429, None)
+    # 4 USD of capacity, and 0.25 kWh beside 0.2 × 0.4 kWh + 0.23 × 0.25 kWh of the host at 1.2 × 0.1 USD.
+    assert of_model(book, "free") == (HOURS, 1, 4.0465, None)
     assert of_model(book, "busy")[3] is None
 
 

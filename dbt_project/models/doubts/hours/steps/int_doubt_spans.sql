@@ -238,6 +238,25 @@ unplaced_meters as (
 
 ),
 
+-- Watts of a node and of its boards are not read at one moment: ten minutes of a date show nothing.
+refuted_hosts as (
+
+    select *
+    from (
+        select
+            date,
+            meter_scope,
+            meter,
+            interval_number * {{ grid_us() }} as from_us,
+            max(boards_watts - node_watts) over (partition by date, meter_scope, meter) as watts_below,
+            count(*) over (partition by date, meter_scope, meter) * {{ grid_us() }} / 1e6 as refuted_seconds
+        from {{ ref('int_host_energy') }}
+        where is_host_refuted
+    ) as intervals
+    where refuted_seconds > {{ lag_seconds }}
+
+),
+
 low_limits as (
 
     select * from {{ ref('int_doubted_limits') }} where {{ in_run('date') }}
@@ -507,6 +526,16 @@ meter_doubts as (
         end as evidence
     from unplaced_meters
     inner join dates on unplaced_meters.date = dates.date
+    union all
+    select
+        date,
+        'refuted_host' as reason,
+        meter_scope,
+        meter,
+        from_us,
+        from_us + {{ grid_us() }} as to_us,
+        {{ rounded_text('refuted_seconds') }} || ' s, up to ' || {{ rounded_text('watts_below') }} || ' W less' as evidence
+    from refuted_hosts
     union all
     select
         low_limits.date,
