@@ -24,7 +24,7 @@ class TextNotFound(Exception):
 class Mutant:
     """One falsification: `text`, which is in `file` once, becomes `replacement`; `breaks` is what is wrong then.
     `formula` is the number of docs/method.md that it falsifies, `worlds` the rule that it breaks for the drawn worlds.
-    A `control` changes no figure, and no test may kill it."""
+    `seen_by` is the file of tests that is tried first. A `control` changes no figure, and no test may kill it."""
 
     name: str
     file: str
@@ -33,6 +33,7 @@ class Mutant:
     breaks: str
     formula: str = ""
     worlds: str = ""
+    seen_by: str = ""
     control: bool = False
 
     @property

@@ -109,9 +109,9 @@ class Trials:
                 return
         seconds, failed_once = 0.0, list[str]()
 
-        def first_failure() -> Answer:
+        def first_failure(tests: str) -> Answer:
             return tree.pytest(
-                *("-x", "-m", SUITES[suite], "tests"),
+                *("-x", "-m", SUITES[suite], tests),
                 near=near(mutant.file, tree.path),
                 words=mutant.words,
                 ignored=[
@@ -121,23 +121,25 @@ class Trials:
                 seconds=self.seconds,
             )
 
-        while True:
+        of_tests = [*([mutant.seen_by] if mutant.seen_by else []), "tests"]
+        while of_tests:
             try:
-                answer = first_failure()
+                answer = first_failure(of_tests[0])
             except NoEnd as no_end:
                 self._write(mutant, suite, KILLED, str(no_end), seconds)
                 return
             seconds += answer.seconds
             if not answer.failed:
-                self._write(mutant, suite, SURVIVES if answer.is_whole else NOT_YET, "", seconds)
-                return
+                del of_tests[0]
+                continue
             counted = self._counted(answer.failed)
             # What fails once and not again is no kill: a machine may be busy. What is wrong in a book that tests share
             # may show only beside the others.
-            if counted and (tree.pytest(counted[0]).failed or counted[0] in first_failure().failed):
+            if counted and (tree.pytest(counted[0]).failed or counted[0] in first_failure(of_tests[0]).failed):
                 self._write(mutant, suite, KILLED, counted[0], seconds)
                 return
             failed_once += answer.failed
+        self._write(mutant, suite, SURVIVES if answer.is_whole else NOT_YET, "", seconds)
 
     def _tried_together(self, tree: Tree, group: Sequence[Mutant], suite: str) -> None:
         """`_together`; where it goes wrong the mutants have no verdict, and the next run tries them again."""
