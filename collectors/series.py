@@ -61,6 +61,8 @@ class SeriesRegister:
         self.source = source
         self.window = window
         self.most_series = most_series
+        # How far the times of what is observed are ahead (`corrected_clock`).
+        self.clock_offset_us = 0
         self.replica_labels = frozenset(replica_labels)
         self._personal = PersonalLabels(tenant_labels)
         self._ids_by_key: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
@@ -106,7 +108,7 @@ class SeriesRegister:
             return
         self._facts.grow(len(self._identities))
         ids = samples.column(0).to_numpy()
-        times = samples.column(1).cast(pa.int64()).to_numpy()
+        times = samples.column(1).cast(pa.int64()).to_numpy() - self.clock_offset_us
         values = samples.column(2).to_numpy()
         starts = heads(ids)
         encoded = pa.array(ids[starts]).dictionary_encode()

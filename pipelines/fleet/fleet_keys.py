@@ -32,7 +32,7 @@ from pipelines.fleet.running.machine import Machine
 from pipelines.fleet.running.receipt_rules import Receipts
 from pipelines.fleet.running.retention_rules import Retention
 from pipelines.fleet.sites import Site
-from pipelines.fleet.sources import AnySource
+from pipelines.fleet.sources import AnySource, reader
 from pipelines.fleet.targets.alarm_rules import Alarms
 from pipelines.fleet.targets.publication_targets import PublicationTargets
 from pipelines.fleet.values import GivenName, Name, NonNegative, Part, Positive
@@ -273,4 +273,4 @@ class Fleet(Part):
 
     def collectors(self) -> list[Collector]:
         """One collector per source, in the file's order."""
-        return [source.collector() for source in self.sources]
+        return [reader(source) for source in self.sources]

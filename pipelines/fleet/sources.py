@@ -87,7 +87,13 @@ class Source(Part):
         return (*self.tenant_labels, *self.team_labels)
 
 
-class PrometheusSource(Source):
+class ReadSource(Source):
+    """A source that is read by one clock, which may be wrong; a spool has those of many hosts."""
+
+    clock_offset_seconds: Annotated[float, Field(ge=-3600, le=3600)] = 0
+
+
+class PrometheusSource(ReadSource):
     """Any Prometheus-compatible API. `headers` go with each request, such as the tenant of Mimir, X-Scope-OrgID."""
 
     kind: Literal["prometheus"]
@@ -173,7 +179,7 @@ class SampleFile(Part):
         return self
 
 
-class FilesSource(Source):
+class FilesSource(ReadSource):
     """CSV (also .gz) and Parquet files."""
 
     kind: Literal["files"]
@@ -212,7 +218,7 @@ class SpoolSource(Source):
         return SpoolCollector(self.name, self.path, self.limits.answer_seconds)
 
 
-class OtlpSource(Source):
+class OtlpSource(ReadSource):
     """Metrics in files of the OpenTelemetry Collector's file exporter: JSON Lines of OTLP."""
 
     kind: Literal["otlp"]
@@ -244,3 +250,12 @@ class SyntheticSource(Source):
 AnySource = Annotated[
     PrometheusSource | FilesSource | SpoolSource | OtlpSource | SyntheticSource, Field(discriminator="kind")
 ]
+
+
+def reader(source: AnySource) -> Collector:
+    """The collector that lands a source by true time."""
+    if not isinstance(source, ReadSource) or not source.clock_offset_seconds:
+        return source.collector()
+    from collectors.corrected_clock import CorrectedClock  # noqa: PLC0415
+
+    return CorrectedClock(source.collector(), source.clock_offset_seconds)

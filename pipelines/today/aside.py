@@ -17,7 +17,7 @@ from collectors.samples import Window
 from pipelines.booking import dbt_run, project
 from pipelines.fleet import catalog
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.fleet.sources import AnySource
+from pipelines.fleet.sources import AnySource, reader
 from pipelines.landing import fleet_landing, telemetry_landing
 from pipelines.landing.telemetry_landing import Landing
 from pipelines.warehouse.raw_tables import create_tables
@@ -57,7 +57,7 @@ def land(
     read = {metric: family for metric, family in families.items() if metric not in unread}
     return telemetry_landing.land(
         connection,
-        source.collector(),
+        reader(source),
         window,
         telemetry_landing.Catalogue(read, catalog.device_labels()),
         run_id=RUN,
