@@ -40,7 +40,7 @@ SERVE_SECONDS, MOST_SECONDS_OF_A_RUN = 60.0, 900.0
 def disk(folder: Path) -> Iterator[Path]:
     """A disk of its own at `folder`/data for the length of a block; what is on it stays in an image beside it."""
     image, data = folder / "data.img", folder / "data"
-    data.mkdir(exist_ok=True)
+    data.mkdir(parents=True, exist_ok=True)
     if not image.exists():
         with image.open("wb") as file:
             file.truncate(DISK_BYTES)
