@@ -7,7 +7,9 @@ state of the code that it comes from. Keep out what a fleet or a test gives.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
+import time
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
@@ -18,6 +20,7 @@ from filelock import FileLock
 from pipelines.fleet.places import DBT_PROJECT, PROJECT
 
 KEPT = DBT_PROJECT / "target" / "kept_by_tests"
+USED_SECONDS = 1800
 
 
 def kept(name: str, make: Callable[[Path], None]) -> Path:
@@ -25,8 +28,10 @@ def kept(name: str, make: Callable[[Path], None]) -> Path:
     of_this_code = KEPT / _digest()
     of_this_code.mkdir(parents=True, exist_ok=True)
     with FileLock(KEPT / "lock"):
+        os.utime(of_this_code)
         for other in KEPT.iterdir():
-            if other.is_dir() and other != of_this_code:
+            # Of a state that another run of the tests, begun before a change, may still use.
+            if other.is_dir() and time.time() - other.stat().st_mtime > USED_SECONDS:
                 shutil.rmtree(other)
         folder, began = of_this_code / name, of_this_code / f"{name}.began"
         if not folder.exists():
