@@ -185,6 +185,11 @@ def test_a_server_that_is_not_there_refuses_or_needs_a_login_is_an_error(
     assert (status, found[0][0]) == (1, "sources[cluster].url")
     assert found[0][1].startswith(f"no answer from {away}/api/v1/query: cannot be reached: ")
     with http_server(refusing) as url:
+        plain = fleet_of(tmp_path, SOURCE.format(url=url.replace("http://", "https://"), seconds=15))
+        assert findings(plain, capsys)[1][0][1].endswith(
+            "cannot be reached: it does not answer in TLS at this port, expected http:// instead of https://, or"
+            " another port"
+        )
         status, found = findings(fleet_of(tmp_path, SOURCE.format(url=url, seconds=15)), capsys)
     assert (status, found) == (
         1,

@@ -65,7 +65,7 @@ def unpriced_hours(site: str, tariffs: Sequence[Tariff], first: date, last: date
             edges = [n for n in range(25) if (n in bounded) != (n - 1 in bounded)]
             shown = ", ".join(f"{start} to {end}" for start, end in zip(edges[::2], edges[1::2], strict=True))
             yield (
-                f"sites[{site}].tariff: got prices for {len(priced)} of 24 hours, expected a price for each: electricity"
-                f" of the local hours {shown} has no cost from {on} on"
+                f"sites[{site}].tariff: got prices for {len(priced)} of 24 hours, expected a price for each:"
+                f" electricity of the local hours {shown} has no cost from {on} on"
             )
             return
