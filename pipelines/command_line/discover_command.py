@@ -27,6 +27,7 @@ from pipelines.discovery import fleet_text
 from pipelines.discovery.doubts import Doubt, canonical_types, doubts
 from pipelines.discovery.fleet_text import Answers
 from pipelines.discovery.survey import Place, Survey, survey
+from pipelines.fleet.catalog import known_metrics
 from pipelines.fleet.fleet_file import load_fleet
 from pipelines.fleet.grid_zones import known_zones, nearest
 from pipelines.fleet.plausibility import Plausible, range_of, usual_rate
@@ -78,8 +79,15 @@ def _of_a_server(options: argparse.Namespace) -> int:
     server = UnknownServer(options.place, _at(options), matchers, headers=headers, **auth)
     stated = {"matchers": list(matchers), "auth": auth, "headers": headers}
     source = {"kind": "prometheus", "url": options.place, **{key: value for key, value in stated.items() if value}}
+
+    def place() -> Place:
+        """The server as it is now; where what is known of it ended earlier, as it was then."""
+        if options.at is None:
+            server.look_back(known_metrics())
+        return server
+
     try:
-        return _of_a_place(options, lambda: server, source, _file(options, Path.cwd()))
+        return _of_a_place(options, place, source, _file(options, Path.cwd()))
     finally:
         server.close()
 
@@ -146,7 +154,7 @@ def _of_a_place(
     answers = _asked(found) if asks else Answers()
     out.write_text(fleet_text.fleet_text(_name(options), source, found, doubtful, answers), encoding="utf-8")
     if has_history:
-        _first_numbers(out, found.at)
+        _first_numbers(out, found.looked_at)
     return _ended(out)
 
 

@@ -19,6 +19,7 @@ from pipelines.fleet.catalog import SEEDS
 CLOCK_SECONDS = 5.0
 OLD = timedelta(minutes=5)
 SHOWN = 5
+_AGES = (("days", 24 * 60), ("hours", 60), ("minutes", 1))
 # Labels by which redundant servers are distinguished; elsewhere they could be places.
 REPLICA_LABELS = ("replica", "prometheus_replica", "__replica__", "prometheus", "receive", "monitor")
 ROLES = ("prefill", "decode")
@@ -66,8 +67,10 @@ def _times(found: Survey) -> Iterator[Doubt]:
             " the server's time. Set both by NTP."
         )
     if found.newest_at is not None and found.at - found.newest_at > OLD:
-        minutes = (found.at - found.newest_at).total_seconds() / 60
-        yield Doubt(f"The newest sample is {minutes:,.0f} minutes old: has the server stopped scraping?")
+        minutes = round((found.at - found.newest_at).total_seconds() / 60)
+        age = next(f"{minutes // length:,} {unit}" for unit, length in _AGES if minutes >= 2 * length or length == 1)
+        of_then = " What is shown here is of then." if found.looked_at == found.newest_at else ""
+        yield Doubt(f"The newest sample is {age} old: has the server stopped scraping?{of_then}")
     for metric, count in found.too_many.items():
         yield Doubt(f"{metric} has {count:,} series, too many to look at one by one: narrow the source with matchers.")
     if found.prefixes:

@@ -18,7 +18,7 @@ from collectors.probes.unknown_server import UnknownServer
 from collectors.samples import SourceError
 from pipelines.discovery.doubts import canonical_types
 from pipelines.discovery.survey import Survey, survey
-from pipelines.fleet.catalog import SEEDS
+from pipelines.fleet.catalog import SEEDS, known_metrics
 from pipelines.fleet.fleet_keys import Fleet
 from pipelines.fleet.plausibility import Finding
 from pipelines.fleet.sources import PrometheusSource, SpoolSource
@@ -53,6 +53,7 @@ def before_first_booking(fleet: Fleet, now: datetime) -> list[Finding] | None:
 def _survey(source: object, at: datetime) -> Survey | None:
     if isinstance(source, PrometheusSource) and source.metric_prefix is None:
         with closing(UnknownServer(source.url, at, source.matchers, **source.access)) as server:
+            server.look_back(known_metrics())
             return survey(server)
     if isinstance(source, SpoolSource) and source.metric_prefix is None:
         from collectors.probes.unknown_spool import unknown_spool  # noqa: PLC0415 (it reads Parquet)
@@ -73,7 +74,7 @@ def _write(connection: duckdb.DuckDBPyConnection, fleet: Fleet, surveys: Sequenc
         "create table reference.label_catalog as from read_csv($1, all_varchar = true)",
         [str(SEEDS / "label_catalog.csv")],
     )
-    series = [(found.at, one) for found in surveys for one in found.series]
+    series = [(found.looked_at, one) for found in surveys for one in found.series]
     metrics = {(one.metric.source_kind, one.metric.metric, one.metric.meter_scope) for _, one in series}
     connection.executemany("insert into reference.metric_catalog values (?, ?, ?)", [*metrics])
     rows = [
@@ -81,7 +82,7 @@ def _write(connection: duckdb.DuckDBPyConnection, fleet: Fleet, surveys: Sequenc
         for n, (at, one) in enumerate(series)
     ]
     connection.executemany("insert into raw.series values (?, ?, ?, ?, ?, ?, ?)", rows)
-    on = max(found.at for found in surveys).date()
+    on = max(found.looked_at for found in surveys).date()
     types = canonical_types({one.meant["device_type"] for _, one in series if "device_type" in one.meant})
     names = [("device_type", known) for known in types.values() if known] + [
         ("site", site.name) for site in fleet.sites
@@ -97,11 +98,11 @@ def _early_start(fleet: Fleet, surveys: Sequence[Survey]) -> Iterator[Finding]:
     known = [days for days in oldest if days is not None]
     if len(known) < len(fleet.sources) or any(source.kind == "spool" for source in fleet.sources):
         return
-    first = max(found.at for found in surveys).date() - timedelta(days=max(known) + 1)
-    if fleet.period.start < first:
-        days = (first - fleet.period.start).days
+    first = max(found.looked_at for found in surveys).date() - timedelta(days=max(known) + 1)
+    days = (first - fleet.period.start).days
+    if days > 1:
         yield Finding(
             "",
-            f"period.start: got {fleet.period.start}, expected {first} or later: no source has samples of"
-            f" the {days:,} days before, which would be booked empty",
+            f"period.start: got {fleet.period.start}, expected {first} or later: no source has samples of the {days:,}"
+            " days before, which would be booked empty",
         )

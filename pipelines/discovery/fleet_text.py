@@ -60,7 +60,7 @@ def fleet_text(name: str, place: Mapping[str, Any], found: Survey, doubtful: Seq
 def first_day(found: Survey) -> date:
     """The first date to book: at least yesterday, and no earlier than the server has samples."""
     days = max(1, min(FIRST_DAYS, found.oldest_days if found.oldest_days is not None else 1))
-    return found.at.date() - timedelta(days=days)
+    return found.looked_at.date() - timedelta(days=days)
 
 
 def interval_seconds(found: Survey) -> float:
@@ -72,7 +72,12 @@ def _period(found: Survey) -> Iterator[str]:
     oldest = found.oldest_days
     if oldest is not None and oldest > FIRST_DAYS:
         yield f"# The server has samples of the last {oldest:,} days: an earlier start books them, too."
-    yield f"period: {{start: {first_day(found).isoformat()}}}   # UTC dates; without an end up to yesterday"
+    start, after = first_day(found), found.looked_at.date() + timedelta(days=1)
+    if after < found.at.date():
+        yield "# Its samples ended on the day before this end: take the end away when they go on."
+        yield f"period: {{start: {start}, end: {after}}}   # UTC dates [start, end)"
+    else:
+        yield f"period: {{start: {start}}}   # UTC dates; without an end up to yesterday"
 
 
 def _source(place: Mapping[str, Any], found: Survey, doubtful: Sequence[Doubt]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 from collectors.catalogue import SPELLINGS, spelled
 from collectors.personal_labels import LABELS_OF_PERSONS, NO_NAME, is_personal, page_labels, read_labels
-from collectors.probes.unknown_server import Product
+from collectors.probes.unknown_server import SPAN, Product
 from collectors.protocols.http_errors import OverLimitError
 from collectors.unknown_families import is_drawn_power, is_listed
 from pipelines.fleet.catalog import SEEDS
@@ -122,6 +122,11 @@ class Survey:
     prefixes: Mapping[str, int]
     provider_ids: Sequence[str]
     too_many: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def looked_at(self) -> datetime:
+        """The moment that was looked at: `at`, or where the samples ended earlier the newest of them."""
+        return self.at if self.newest_at is None or self.at - self.newest_at < SPAN else self.newest_at
 
     def of(self, *quantities: str) -> Iterator[Series]:
         """The series of these quantities."""

@@ -44,10 +44,11 @@ def findings(path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[
     return status, [(one["key"], text) for one, text in zip(listed, texts, strict=True)]
 
 
-def history(ago_seconds: float) -> Iterator[str]:
-    """Three boards and one engine, a sample each 15 s in the two hours before `ago_seconds` ago."""
+def history(ago_seconds: float, silent: tuple[float, float] = (0, 0)) -> Iterator[str]:
+    """Three boards and one engine, a sample each 15 s in the two hours before `ago_seconds` ago, but for those seconds
+    before the last one that are silent."""
     last = time.time() - ago_seconds
-    times = [last - 15 * n for n in reversed(range(480))]
+    times = [last - 15 * n for n in reversed(range(480)) if not silent[1] < 15 * n < silent[0]]
     boards = [{"Hostname": "n1", "UUID": f"GPU-{n}", "gpu": str(n), "modelName": "NVIDIA H200"} for n in range(3)]
     engine = {"instance": "n1:8000", "model_name": "m"}
     yield from openmetrics(
@@ -124,7 +125,8 @@ def test_before_the_first_booking_names_are_those_that_the_server_has_now(
     """A year without samples was booked, and an alias of nothing was taken, without a word."""
     monkeypatch.setenv("WATTLEDGER_DATA", str(tmp_path / "data"))
     year_ago = YESTERDAY - timedelta(days=365)
-    with prometheus_with_history(tmp_path, history(20)) as url:
+    # 25 minutes without a sample do not make an interval of 15 s one of 26.
+    with prometheus_with_history(tmp_path, history(20, silent=(2000, 500))) as url:
         source = SOURCE.format(url=url, seconds=15)
         status, found = findings(fleet_of(tmp_path, source, more=NAMED, start=year_ago), capsys)
         logs = "requests: [{name: gateway, kind: litellm, path: none.jsonl}]\n"
@@ -159,7 +161,8 @@ def test_a_server_without_a_sample_of_the_last_hour_is_found(
 ) -> None:
     (tmp_path / "server").mkdir()
     with prometheus_with_history(tmp_path / "server", history(3 * 3600 + 600)) as url:
-        status, found = findings(fleet_of(tmp_path, SOURCE.format(url=url, seconds=15)), capsys)
+        path = fleet_of(tmp_path, SOURCE.format(url=url, seconds=15), start=YESTERDAY - timedelta(days=1))
+        status, found = findings(path, capsys)
     assert (status, found) == (
         0,
         [

@@ -12,7 +12,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -23,10 +23,13 @@ from collectors.samples import Window
 from pipelines.command_line.main import main
 from pipelines.discovery.doubts import doubts
 from pipelines.discovery.first_numbers import last_full_hours
+from pipelines.discovery.fleet_text import Answers, fleet_text
 from pipelines.discovery.survey import survey
+from pipelines.fleet.catalog import known_metrics
 from pipelines.fleet.fleet_file import load_fleet
 from tests import composed
 from tests.books import Book
+from tests.planted import HOURS, WATTS, board, moment, steady, without
 from tests.servers import (
     fields_of,
     http_server,
@@ -132,6 +135,35 @@ def test_a_moment_without_samples(url: str, tmp_path: Path, capsys: pytest.Captu
     assert not out.exists()
 
 
+def test_a_server_whose_samples_ended_is_looked_at_as_it_was_then(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing was known of it, unless the moment was given."""
+    assert main(["discover", url, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (len(shown["boards"]), len(shown["engines"]), shown["newest_at"]) == (13, 11, "2026-10-15T11:00:00+00:00")
+    days = (datetime.now(UTC) - datetime.fromisoformat(AT)).days
+    assert shown["doubts"][0]["line"] == (
+        f"The newest sample is {days} days old: has the server stopped scraping? What is shown here is of then."
+    )
+    server = UnknownServer(url, datetime.now(UTC))
+    server.look_back(known_metrics())
+    found = survey(server)
+    server.close()
+    written = yaml.safe_load(fleet_text("then", {"kind": "prometheus", "url": url}, found, [], Answers()))
+    assert written["period"] == {"start": date(2026, 10, 14), "end": date(2026, 10, 16)}
+
+
+@pytest.mark.needs("prometheus")
+def test_an_interval_is_the_usual_step_whatever_gaps_there_are(tmp_path: Path) -> None:
+    """Of two minutes without a sample the mean of ten made 36 s of 30 s."""
+    usual = without(steady(300, 0, HOURS, step=30), HOURS - 400, HOURS - 250)
+    other = steady(300, 0, HOURS, step=15)
+    series = [(WATTS, board(f"GPU-{n}", "n1"), usual) for n in range(3)] + [(WATTS, board("GPU-9", "n2"), other)]
+    with prometheus_with_history(tmp_path, openmetrics(series)) as url:
+        server = UnknownServer(url, datetime.fromtimestamp(moment(HOURS), UTC))
+        assert server.interval_seconds(WATTS) == 30.0
+        server.close()
+
+
 def test_the_last_full_hours_are_of_one_date() -> None:
     def at(day: int, hour: int, minute: int = 0) -> datetime:
         return datetime(2026, 10, day, hour, minute, tzinfo=UTC)
@@ -213,7 +245,8 @@ def test_a_metric_of_five_million_series_is_named_and_the_rest_is_looked_at(
 
     def answer(request: http.server.BaseHTTPRequestHandler) -> None:
         path, fields = fields_of(request)
-        data: object = {"resultType": "scalar", "result": [0, "5000000" if gauge in fields.get("query", "") else "60"]}
+        value = "5000000" if gauge in fields.get("query", "") else "60"
+        data: object = {"resultType": "vector", "result": [{"metric": {}, "value": [0, value], "values": []}]}
         if path.endswith("/values"):
             data = [gauge, counter]
         elif path.endswith("/series") and gauge in fields["match[]"]:
