@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from collectors.samples import printable
@@ -83,7 +83,7 @@ def _answers(fleet: Fleet) -> list[Answer]:
 
 
 def _page(fleet: Fleet, asked: Sequence[Answer], found: Sequence[Finding]) -> Iterator[str]:
-    end = fleet.period.end or "yesterday"
+    end = fleet.period.end - timedelta(days=1) if fleet.period.end else "yesterday"
     yield f"{fleet.path}: fleet {fleet.fleet}, {len(fleet.sources)} source(s), {fleet.period.start} to {end}"
     if asked:
         lines = [[printable(text) for text in (one.source, one.kind, one.at, one.text)] for one in asked]

@@ -88,7 +88,9 @@ def _add_all(command: argparse.ArgumentParser, what: str) -> None:
 
 def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--start", type=_date, metavar="DATE", help="first UTC date; by default all that are not booked")
-    run.add_argument("--end", type=_date, metavar="DATE", help="the UTC date after the last one")
+    run.add_argument(
+        "--end", type=_date, metavar="DATE", help="the UTC date after the last one, with which printed ranges end"
+    )
     run.add_argument("--force", action="store_true", help="replace landed rows even if a source now returns fewer")
     run.add_argument(
         "--force-publish", action="store_true", help="publish even if published figures change or disappear"
