@@ -16,13 +16,22 @@ from collectors.probes.unknown_server import Product, usual_seconds
 
 
 class Observed(NamedTuple):
-    """A series with its first and last sample, in microseconds since the epoch, and the number of its samples."""
+    """A series with its first and last sample, in microseconds since the epoch, and the number of its samples. Of one
+    that was read in parts, `shortest_us` is the shortest mean interval of a part: the others may have gaps."""
 
     metric: str
     labels: Mapping[str, str]
     first_us: int
     last_us: int
     samples: int
+    shortest_us: float | None = None
+
+    @property
+    def interval_us(self) -> float | None:
+        """Between two of its samples; None where it has one moment."""
+        if self.shortest_us is not None:
+            return self.shortest_us
+        return (self.last_us - self.first_us) / (self.samples - 1) if self.last_us > self.first_us else None
 
 
 @dataclass(frozen=True)
@@ -58,11 +67,7 @@ class ObservedSeries:
 
     def interval_seconds(self, metric: str) -> float | None:
         """The seconds between two samples, by the median of the series; None where none has two."""
-        found = [
-            (one.last_us - one.first_us) / (one.samples - 1) / 1e6
-            for one in self._by_metric.get(metric, ())
-            if one.samples > 1 and one.last_us > one.first_us
-        ]
+        found = [one.interval_us / 1e6 for one in self._by_metric.get(metric, ()) if one.interval_us is not None]
         # A look is late by some milliseconds now and then.
         return usual_seconds(0.97 * median(found), 1.03 * median(found)) or median(found) if found else None
 

@@ -7,9 +7,11 @@ or another product has none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from statistics import median
 from typing import Any, NamedTuple
 
 import orjson
@@ -28,6 +30,10 @@ STEP_SECONDS = 15
 USUAL_SECONDS = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 # How far back samples are looked for: powers of two up to some eleven years.
 LONGEST_RETENTION_DAYS = 4096
+# How many days the index of a server may name a metric beyond its newest sample: Prometheus' longest block.
+COARSEST_DAYS = 31
+# Of the known metrics, so many are asked for their newest sample.
+METRICS_ASKED = 5
 
 
 def usual_seconds(least: float, most: float) -> float | None:
@@ -44,14 +50,15 @@ class Product(NamedTuple):
 
 
 class UnknownServer:
-    """A server, asked about the ten minutes before `at`. Keywords are those of HttpClient.
+    """A server, asked about the ten minutes before `at`, or before `until` where its samples ended earlier. Keywords
+    are those of HttpClient.
 
     Every method raises SourceError where the server does not answer; an endpoint that it lacks is no error.
     """
 
     def __init__(self, url: str, at: datetime, matchers: Sequence[str] = (), **server: Any) -> None:
         limits = replace(DEFAULTS, answer_bytes=ANSWER_BYTES, answer_seconds=ANSWER_SECONDS)
-        self.at = at
+        self.at = self.until = at
         self._matchers = tuple(matchers)
         self._client = HttpClient(url, limits=limits, **{"attempts": 2, **server})
 
@@ -66,7 +73,39 @@ class UnknownServer:
 
     def names(self) -> list[str]:
         """The names of all metrics of the ten minutes."""
-        found = self._data(NAMES, [*self._span(), *self._matched()], method="GET")
+        return self._names(SPAN)
+
+    def look_back(self, known: Collection[str]) -> None:
+        """Where the ten minutes have none of these metrics, look at those before their newest sample."""
+        if not {*known}.intersection(self._names(SPAN)):
+            self.until = self._newest_of({*known}) or self.until
+
+    def _newest_of(self, known: set[str]) -> datetime | None:
+        """The time of the newest sample of known metrics, however old; None where the server has none of them.
+
+        Names of a span are read from an index, whose days are coarse; samples are looked for from there backwards.
+        """
+        days = 1
+        while not (named := known & {*self._names(timedelta(days=days))}):
+            days *= 2
+            if days > LONGEST_RETENTION_DAYS:
+                return None
+        low = days // 2
+        while days - low > 1:
+            middle = (low + days) // 2
+            if held := known & {*self._names(timedelta(days=middle))}:
+                days, named = middle, held
+            else:
+                low = middle
+        for day in range(days, days + COARSEST_DAYS + 1):
+            end = self.at - timedelta(days=day - 1)
+            newest = [self._newest_at(metric, end, "1d:5m") for metric in sorted(named)[:METRICS_ASKED]]
+            if any(newest):
+                return max(at for at in newest if at is not None)
+        return None
+
+    def _names(self, span: timedelta) -> list[str]:
+        found = self._data(NAMES, [*self._span(span), *self._matched()], method="GET")
         if not isinstance(found, list):
             raise SourceError(self.url + NAMES, 200, "expected a list of metric names in 'data'")
         return sorted(name for name in found if isinstance(name, str))
@@ -84,36 +123,33 @@ class UnknownServer:
 
     def number(self, promql: str, at: datetime | None = None) -> float | None:
         """The one value of a query; None where it has no rows."""
-        fields = [("query", promql), ("time", str((at or self.at).timestamp()))]
-        found = self._data("/api/v1/query", fields)
-        result = found.get("result") if isinstance(found, dict) else None
-        if not result:
-            return None
-        # A scalar is [time, text], a vector is a list of samples.
-        value = result[0]["value"][1] if isinstance(result[0], dict) else result[1]
-        return float(value)
+        rows = self._rows(promql, at)
+        return float(rows[0]["value"][1]) if rows else None
 
     def interval_seconds(self, metric: str) -> float | None:
-        """The seconds between two samples of a metric, by the median of its series; None where none has two."""
+        """The usual seconds between two samples of a metric, a gap apart: the median of one of its series, which has as
+        many samples as most; None where none has two."""
         # Servers differ in whether a range has the sample at its very beginning, so it begins at an odd second.
-        selector, seconds = self._selector(metric), int(SPAN.total_seconds()) - 1
-        counted = f"count_over_time({selector}[{seconds}s])"
-        count = self.number(f"quantile(0.5, {counted} > 1)")
-        if count is None:
+        seconds = int(SPAN.total_seconds()) - 1
+        counted = f"count_over_time({self._selector(metric)}[{seconds}s])"
+        usual = self._rows(f"topk(1, {counted} <= scalar(quantile(0.5, {counted} > 1)))")
+        if not usual:
             return None
-        # From the first to the last sample, not over all ten minutes: a server may have started in between.
-        times, begin = f"timestamp({selector})", self.at.timestamp() - seconds
-        first = f"min_over_time(({times} >= {begin:f})[{seconds}s:{STEP_SECONDS}s])"
-        last = f"max_over_time({times}[{seconds}s:{STEP_SECONDS}s])"
-        between = self.number(f"quantile(0.5, ({last} - {first}) / (({counted} > 1) - 1))")
-        if not between:
-            return None
-        # A sample is seen at the next step; a look is late by some milliseconds.
-        return usual_seconds(0.98 * between, between + STEP_SECONDS / (count - 1)) or between
+        named = [(name, value) for name, value in usual[0]["metric"].items() if name.isidentifier()]
+        labels = [f"{name}={orjson.dumps(value).decode()}" for name, value in named]
+        # Times instead of samples: of a bare range some servers make a stream.
+        looked_up = f"timestamp({self._selector(metric, *labels)})"
+        times = [{float(at) for _, at in one["values"]} for one in self._rows(f"{looked_up}[{seconds}s:1s]")]
+        between = [later - earlier for earlier, later in pairwise(sorted(times[0] if times else ()))]
+        # A look is late by some milliseconds now and then.
+        return (usual_seconds(0.97 * median(between), 1.03 * median(between)) or median(between)) if between else None
 
     def newest_at(self, metric: str) -> datetime | None:
-        """The time of the newest sample of a metric in the hour before `at`."""
-        at = self.number(f"max(max_over_time(timestamp({self._selector(metric)})[1h:{STEP_SECONDS}s]))")
+        """The time of the newest sample of a metric in the hour before `until`."""
+        return self._newest_at(metric, self.until, f"1h:{STEP_SECONDS}s")
+
+    def _newest_at(self, metric: str, end: datetime, span: str) -> datetime | None:
+        at = self.number(f"max(max_over_time(timestamp({self._selector(metric)})[{span}]))", at=end)
         return None if at is None else datetime.fromtimestamp(at, UTC)
 
     def product(self) -> Product:
@@ -150,19 +186,25 @@ class UnknownServer:
     def _is_there(self, metric: str, days: int) -> bool:
         # An hour, not a moment: an exporter may have been restarted just then.
         counted = self.number(
-            f"count(count_over_time({self._selector(metric)}[1h]))", at=self.at - timedelta(days=days)
+            f"count(count_over_time({self._selector(metric)}[1h]))", at=self.until - timedelta(days=days)
         )
         return bool(counted)
 
-    def _selector(self, metric: str) -> str:
+    def _selector(self, metric: str, *labels: str) -> str:
         named = orjson.dumps(metric).decode()
-        return "{" + ",".join([f"__name__={named}", *self._matchers]) + "}"
+        return "{" + ",".join([f"__name__={named}", *self._matchers, *labels]) + "}"
 
     def _matched(self) -> list[tuple[str, str]]:
         return [("match[]", "{" + ",".join(['__name__!=""', *self._matchers]) + "}")] if self._matchers else []
 
-    def _span(self) -> list[tuple[str, str]]:
-        return [("start", str((self.at - SPAN).timestamp())), ("end", str(self.at.timestamp()))]
+    def _span(self, span: timedelta = SPAN) -> list[tuple[str, str]]:
+        return [("start", str((self.until - span).timestamp())), ("end", str(self.until.timestamp()))]
+
+    def _rows(self, promql: str, at: datetime | None = None) -> list[Any]:
+        """The series of a query's vector or matrix."""
+        found = self._data("/api/v1/query", [("query", promql), ("time", str((at or self.until).timestamp()))])
+        result = found.get("result") if isinstance(found, dict) else None
+        return [one for one in result or [] if isinstance(one, dict)]
 
     def _data(self, path: str, fields: Sequence[tuple[str, str]], method: str | None = None) -> Any:
         try:

@@ -66,4 +66,5 @@ def _observed(table: pa.Table) -> Iterator[Observed]:
 
 def _joined(one: Observed, other: Observed) -> Observed:
     first, last = min(one.first_us, other.first_us), max(one.last_us, other.last_us)
-    return Observed(one.metric, one.labels, first, last, one.samples + other.samples)
+    shortest = min((part.interval_us for part in (one, other) if part.interval_us is not None), default=None)
+    return Observed(one.metric, one.labels, first, last, one.samples + other.samples, shortest)

@@ -5,6 +5,8 @@ Add here what urllib3 or a server may report of a failure. Keep out when an atte
 
 from __future__ import annotations
 
+import re
+
 import orjson
 import urllib3
 
@@ -12,6 +14,8 @@ from collectors.source_errors import SourceError
 
 OPENING_BYTES = 200
 _BROKE_OFF = "the answer broke off"
+# How OpenSSL calls the opening of an answer that is plain HTTP.
+_NO_TLS = re.compile("WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|PACKET_LENGTH_TOO_LONG|UNKNOWN_PROTOCOL")
 
 
 class OverLimitError(SourceError):
@@ -70,5 +74,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, urllib3.exceptions.ProtocolError):
         return _BROKE_OFF
     if isinstance(error, urllib3.exceptions.SSLError):
-        return f"TLS failed: {error.args[0] if error.args else error}"
+        no_tls = "it does not answer in TLS at this port, expected http:// instead of https://, or another port"
+        return no_tls if _NO_TLS.search(str(error)) else f"TLS failed: {error.args[0] if error.args else error}"
     return str(error)

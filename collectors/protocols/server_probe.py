@@ -22,6 +22,10 @@ from collectors.samples import SourceError
 QUERY = "/api/v1/query"
 # Families in one question; a name has some 40 characters, and a request of a few thousand passes every proxy.
 FAMILIES_A_QUESTION = 50
+# Five minutes with fewer samples show no interval: one of them is a quarter of it.
+LEAST_SAMPLES = 4
+# An hour whose mean interval is so many times that of its fullest five minutes has a gap.
+WITH_A_GAP = 1.3
 
 
 class Load(NamedTuple):
@@ -30,7 +34,7 @@ class Load(NamedTuple):
     families: int
     series: int
     samples_per_hour: int
-    # Between two samples of a series: the median over the family with most series.
+    # Usually between two samples of a series: the median over the family with most series.
     interval_seconds: float | None
     newest_at: datetime | None
 
@@ -69,15 +73,27 @@ def load(server: HttpClient, families: Collection[str], matchers: Sequence[str] 
     samples = _each(server, series, matchers, "sum(count_over_time({0}[1h]))") if is_alive else {}
     largest = max(series, key=lambda family: (series[family], family))
     counts = _each(server, [largest], matchers, "quantile(0.5, count_over_time({0}[1h]))") if is_alive else {}
+    fullest = "quantile(0.5, max_over_time(count_over_time({0}[5m])[55m:5m]))"
+    most = _each(server, [largest], matchers, fullest) if is_alive else {}
     newest = _each(server, series, matchers, "max(timestamp({0}))")
     newest = newest or _each(server, series, matchers, "max(max_over_time(timestamp({0})[1d:1m]))")
     return Load(
         len(series),
         sum(map(round, series.values())),
         sum(map(round, samples.values())),
-        3600 / counts[largest] if counts.get(largest) else None,
+        _interval(counts.get(largest, 0), most.get(largest, 0)),
         datetime.fromtimestamp(max(newest.values()), UTC) if newest else None,
     )
+
+
+def _interval(of_an_hour: float, of_five_minutes: float) -> float | None:
+    """The usual seconds between two samples, by their number in an hour and in its fullest five minutes: by these where
+    the hour has a gap."""
+    if not of_an_hour:
+        return None
+    seconds = 3600 / of_an_hour
+    fullest = 300 / of_five_minutes if of_five_minutes >= LEAST_SAMPLES else seconds
+    return seconds if seconds < WITH_A_GAP * fullest else fullest
 
 
 def _series(server: HttpClient, families: Iterable[str], matchers: Sequence[str], span: str) -> dict[str, float]:

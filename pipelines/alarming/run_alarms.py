@@ -25,6 +25,8 @@ _SILENT = "sources_speak"
 _OF_SOURCES = re.compile(rf"(source|requests)_\w+_answers|benchmark_\w+_is_read|grid_files_are_sound|{_SILENT}")
 _DRIFT = frozenset({*(alarm.name for alarm in ALARMS), "cross_checks_agree", "token_cross_checks_agree"} - {_SILENT})
 _REMEDY = "What to do: "
+# Of a run of which no source answered (`pipelines.landing.telemetry_assets`).
+_FIRST_REASON = "every source failed; the first reason: "
 # Columns of a check's rows that add up to what is affected, and what a unit of it is in USD or J.
 _USD = {"difference_usd": 1.0}
 _JOULES = {"kwh": JOULES_PER_KWH, "energy_joules": 1.0, "doubted_joules": 1.0}
@@ -32,12 +34,21 @@ _JOULES = {"kwh": JOULES_PER_KWH, "energy_joules": 1.0, "doubted_joules": 1.0}
 
 def run_alarms(outcome: Outcome, held_back: Collection[str]) -> Iterator[Alarm]:
     """What of a run is an alarm. `held_back` are the invariants that hold a date back: the date is an alarm then."""
-    if not outcome.is_success:
+    if not outcome.is_success and not _is_an_outage(outcome):
         lines = outcome.failures or ("for a reason that Dagster did not record",)
         yield Alarm(RUN, RUN, "error", "the run failed", "\n".join(lines), RUN_REMEDY)
     for check in outcome.checks:
         if not check.passed and check.name not in OF_TABLES and check.name not in held_back:
             yield _of_check(check)
+
+
+def _is_an_outage(outcome: Outcome) -> bool:
+    """Whether the run failed for nothing else than what the alarm of a source has."""
+    of_sources = [
+        one.text for one in outcome.checks if not one.passed and one.is_error and kind_of(one.name) == "source"
+    ]
+    reasons = [line.rpartition(_FIRST_REASON)[2] for line in outcome.failures if _FIRST_REASON in line]
+    return 0 < len(outcome.failures) == len(reasons) and all(any(why in text for text in of_sources) for why in reasons)
 
 
 def kind_of(check: str) -> Kind:

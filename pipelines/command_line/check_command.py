@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from collectors.samples import printable
@@ -55,18 +56,21 @@ def check(options: argparse.Namespace) -> int:
 
 
 def _unmatched(fleet: Fleet) -> list[Finding] | None:
-    """Entries that no landed telemetry matches; None where nothing is booked yet."""
-    if not fleet.warehouse.exists():
-        return None
+    """Entries that no landed telemetry matches; before the first booking those that the sources do not have now. None
+    where neither is known."""
     import duckdb  # noqa: PLC0415 (the file alone needs none of it)
 
+    from pipelines.discovery.first_check import before_first_booking  # noqa: PLC0415
     from pipelines.warehouse import database  # noqa: PLC0415
     from pipelines.warehouse.unmatched_entries import unmatched  # noqa: PLC0415
 
     try:
-        # Reading alone, without a run's lock: nothing is written, and a run in progress is not waited for.
-        with database.connect(fleet.warehouse, read_only=True, patience_seconds=0) as connection:
-            return unmatched(fleet, connection)
+        found = None
+        if fleet.warehouse.exists():
+            # Reading alone, without a run's lock: nothing is written, and a run in progress is not waited for.
+            with database.connect(fleet.warehouse, read_only=True, patience_seconds=0) as connection:
+                found = unmatched(fleet, connection)
+        return before_first_booking(fleet, datetime.now(UTC)) if found is None else found
     except (database.WarehouseBusy, duckdb.Error) as refusal:
         why = " ".join(str(refusal).split())
         return [Finding("", f"names are not compared with what was landed: {why}")]
@@ -79,7 +83,7 @@ def _answers(fleet: Fleet) -> list[Answer]:
 
 
 def _page(fleet: Fleet, asked: Sequence[Answer], found: Sequence[Finding]) -> Iterator[str]:
-    end = fleet.period.end or "yesterday"
+    end = fleet.period.end - timedelta(days=1) if fleet.period.end else "yesterday"
     yield f"{fleet.path}: fleet {fleet.fleet}, {len(fleet.sources)} source(s), {fleet.period.start} to {end}"
     if asked:
         lines = [[printable(text) for text in (one.source, one.kind, one.at, one.text)] for one in asked]

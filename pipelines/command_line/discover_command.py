@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,14 @@ from pipelines.command_line.text_tables import RATIO, TEXT, table
 from pipelines.discovery import fleet_text
 from pipelines.discovery.doubts import Doubt, canonical_types, doubts
 from pipelines.discovery.fleet_text import Answers
+from pipelines.discovery.questions import asked, unknown
 from pipelines.discovery.survey import Place, Survey, survey
+from pipelines.fleet.catalog import known_metrics
 from pipelines.fleet.fleet_file import load_fleet
-from pipelines.fleet.grid_zones import known_zones, nearest
-from pipelines.fleet.plausibility import Plausible, range_of, usual_rate
 from pipelines.fleet.sources import SpoolSource
 from pipelines.fleet.values import root_of_an_api
-from pipelines.named_figures import figures_in_doubt
+from pipelines.named_figures import figures_in_doubt, unplaced_hosts
+from pipelines.named_figures.unplaced_hosts import UnplacedMeter
 from pipelines.warehouse.refusals import QuestionError
 
 SHOWN = 8
@@ -78,8 +78,15 @@ def _of_a_server(options: argparse.Namespace) -> int:
     server = UnknownServer(options.place, _at(options), matchers, headers=headers, **auth)
     stated = {"matchers": list(matchers), "auth": auth, "headers": headers}
     source = {"kind": "prometheus", "url": options.place, **{key: value for key, value in stated.items() if value}}
+
+    def place() -> Place:
+        """The server as it is now; where what is known of it ended earlier, as it was then."""
+        if options.at is None:
+            server.look_back(known_metrics())
+        return server
+
     try:
-        return _of_a_place(options, lambda: server, source, _file(options, Path.cwd()))
+        return _of_a_place(options, place, source, _file(options, Path.cwd()))
     finally:
         server.close()
 
@@ -142,11 +149,16 @@ def _of_a_place(
     print("\n" + "\n".join(_listed("What is doubtful", [one.line for one in doubtful] or ["nothing that labels show"])))
     asks = not options.yes and sys.stdin.isatty()
     if not asks:
-        print("\n" + "\n".join(_listed("What only you know (to complete in the file)", _unknown(found))))
-    answers = _asked(found) if asks else Answers()
-    out.write_text(fleet_text.fleet_text(_name(options), source, found, doubtful, answers), encoding="utf-8")
-    if has_history:
-        _first_numbers(out, found.at)
+        print("\n" + "\n".join(_listed("What only you know (to complete in the file)", unknown(found))))
+    answers = asked(found) if asks else Answers()
+
+    def write(placing: Sequence[str] = ()) -> None:
+        text = fleet_text.fleet_text(_name(options), source, found, doubtful, answers, placing=placing)
+        out.write_text(text, encoding="utf-8")
+
+    write()
+    if has_history and (unplaced := _first_numbers(out, found.looked_at)):
+        write(unplaced_hosts.block(unplaced))
     return _ended(out)
 
 
@@ -228,7 +240,8 @@ def _nothing(found: Survey) -> str:
     return "Nothing here is known as power or tokens"
 
 
-def _first_numbers(out: Path, at: datetime) -> None:
+def _first_numbers(out: Path, at: datetime) -> list[UnplacedMeter]:
+    """Print them; returns the wall meters that no host is known for."""
     from pipelines.booking.dbt_run import DbtError  # noqa: PLC0415 (dbt takes a second)
     from pipelines.discovery.first_numbers import first_numbers  # noqa: PLC0415
 
@@ -236,7 +249,7 @@ def _first_numbers(out: Path, at: datetime) -> None:
         made = first_numbers(load_fleet(out), at, _progress)
     except (SourceError, DbtError) as failure:
         print(f"\nfirst numbers could not be made: {failure}", file=sys.stderr)
-        return
+        return []
     _progress("")
     print(f"\nFirst numbers, {made.window.start_at:%Y-%m-%d %H:%M} to {made.window.end_at:%H:%M} UTC")
     columns = {
@@ -247,86 +260,13 @@ def _first_numbers(out: Path, at: datetime) -> None:
     print(table(columns, [one[:-1] for one in made.models], marks) or "no power and no tokens in these hours")
     if in_doubt := {one.model: one.doubt for one in made.models if one.doubt}:
         print(printable(f"? {figures_in_doubt.note(in_doubt, is_booked=False)}"))
+    if made.unplaced:
+        watts = f"{sum(one.mean_watts or 0 for one in made.unplaced):,.1f} W"
+        lines = [unplaced_hosts.sentence(made.unplaced, watts), *unplaced_hosts.block(made.unplaced)]
+        print("\n".join(map(printable, lines)))
     for problem in made.problems:
         print(printable(problem), file=sys.stderr)
-
-
-def _unknown(found: Survey) -> list[str]:
-    """What only a person knows: what is written without it, and what it would change."""
-    clouds = sorted({text.partition("://")[0] for text in found.provider_ids if "://" in text})
-    hint = f" (the nodes are {' and '.join(clouds)}'s)" if clouds else ""
-    return [
-        f"the grid zone of the site{hint}: without it CO2 is empty",
-        "its PUE: 1 is assumed, and 1.3 would raise every kWh by 30 %",
-        *_unmetered_hosts(found),
-        "USD per kWh: without it electricity has no price",
-        "USD per GPU-hour: without it a public reference price counts, where there is one",
-    ]
-
-
-def _unmetered_hosts(found: Survey) -> Iterator[str]:
-    if "node" not in found.meters():
-        yield "watts of the hosts beside their boards (nodes[].host_watts): without them a published share is assumed"
-
-
-def _asked(found: Survey) -> Answers:
-    """What only a person knows; an empty answer leaves it out."""
-    print("\nWhat only you know (Enter leaves it out)")
-    answers = Answers(
-        zone=_zone(known_zones()),
-        pue=_number(
-            "PUE of the site, what cooling and conversion add to every joule", range_of("sites[].pue"), least=1
-        ),
-        usd_per_kwh=_number("USD per kWh, what electricity costs", range_of("sites[].tariff[].usd_per_kwh")),
-    )
-    reported = {board.device_type for board in found.boards().values() if board.device_type}
-    rates = {}
-    for kind in sorted({known for known in canonical_types(reported).values() if known}):
-        question = f"USD per GPU-hour of {kind}; without it a public reference price counts"
-        usd = _number(question, usual_rate(kind), least=0)
-        if usd is not None:
-            rates[kind] = usd
-    return replace(answers, usd_per_gpu_hour=rates)
-
-
-def _zone(zones: Sequence[str]) -> str | None:
-    by_folded = {zone.casefold(): zone for zone in zones}
-    while True:
-        text = _line("  grid zone, by which a kWh has its gCO2e (such as DE, US-CAL-CISO): ")
-        if not text or text.casefold() in by_folded:
-            return by_folded.get(text.casefold())
-        print(f"    no such zone; {nearest(text, zones)}")
-
-
-def _number(question: str, usual: Plausible, least: float = -math.inf) -> float | None:
-    """What a person answers. What is unusual has to be given twice."""
-    doubted: float | None = None
-    while True:
-        text = _line(f"  {question}: ")
-        if not text:
-            return None
-        try:
-            value = float(text.replace(",", "."))
-        except ValueError:
-            value = math.nan
-        if not (math.isfinite(value) and value >= least):
-            print(f"    got {text!r}, expected a number" + (f" from {least:g} on" if least > -math.inf else ""))
-        elif value == doubted or value <= 0 or usual.low <= value <= usual.high:
-            return value
-        else:
-            doubted = value
-            unit = f" {usual.unit}" if usual.unit else ""
-            print(
-                f"    usual is {usual.low:.4g} to {usual.high:.4g}{unit} ({usual.hint}). If it is right, give it again"
-            )
-
-
-def _line(question: str) -> str:
-    try:
-        return input(question).strip()
-    except EOFError:
-        print()
-        return ""
+    return made.unplaced
 
 
 def _for_programs(found: Survey, doubtful: Sequence[Doubt]) -> dict[str, object]:

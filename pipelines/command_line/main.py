@@ -207,6 +207,12 @@ def _schema(_: argparse.ArgumentParser, __: argparse.Namespace) -> int:
     return 0
 
 
+def _help(_: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.upkeep_commands.help_command import help_on  # noqa: PLC0415
+
+    return help_on(chosen.word)
+
+
 def _completion(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
     import shtab  # noqa: PLC0415
 
@@ -237,6 +243,7 @@ _WITHOUT_A_FLEET: dict[str, Callable[[argparse.ArgumentParser, argparse.Namespac
     "check": _check,
     "discover": _discover,
     "schema": _schema,
+    "help": _help,
     "completion": _completion,
 }
 

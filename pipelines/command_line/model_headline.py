@@ -12,10 +12,10 @@ from typing import Any
 
 import duckdb
 
-from pipelines.command_line.text_tables import RATIO, SHOWN_ROWS, TEXT, explained, table
+from pipelines.command_line.text_tables import RATIO, TEXT, explained, table
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.money.cost_rates import seeded_rate
-from pipelines.named_figures import figures_in_doubt
+from pipelines.named_figures import figures_in_doubt, unplaced_hosts
 
 # The share of a model's joules in intervals with tokens. Below this, J/token covers too few of its joules.
 WELL_MATCHED = 0.9
@@ -99,12 +99,6 @@ where energy_cost_usd is not null and capacity_cost_usd is not null
 group by device_type order by device_type
 """
 
-# Of each wall meter that no host is known for: what it measured, and the newest line that would place it.
-_UNPLACED = """
-select site, meter, sum(energy_joules) / 3.6e6, arg_max(fleet_file_line, date), arg_max(proposal_basis, date),
-    arg_max(watts_correlation, date)
-from marts.unplaced_meters group by site, meter order by sum(energy_joules) desc, meter
-"""
 _COLUMNS = {
     "model": TEXT,
     "J/total token": 4,
@@ -168,22 +162,11 @@ def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
 def unplaced(connection: duckdb.DuckDBPyConnection) -> str | None:
     """What wall meters read that are in no figure of the table, and the lines of the fleet file that place them; None
     where there are none."""
-    rows = connection.execute(_UNPLACED).fetchall()
-    if not rows:
+    listed = unplaced_hosts.meters(connection)
+    if not listed:
         return None
-    sites = ", ".join(sorted({str(site) for site, *_ in rows}))
-    is_one = len(rows) == 1
-    opening = (
-        f"not in these figures: {sum(float(kwh) for _, _, kwh, *_ in rows):,.1f} kWh of {len(rows):,} wall"
-        f" {'meter' if is_one else 'meters'} at {sites}. Boards there have no wall meter, and nothing names the"
-        f" {'host of this one' if is_one else 'hosts of these'}; the fleet file does:"
-    )
-    lines = [
-        f"  {line}" + (f"  # its watts move with those of the boards: {moves:.2f}" if basis == "correlation" else "")
-        for _, _, _, line, basis, moves in rows[:SHOWN_ROWS]
-    ]
-    more = [f"  … and {len(rows) - SHOWN_ROWS:,} more in marts.unplaced_meters"] if len(rows) > SHOWN_ROWS else []
-    return "\n".join([opening, *lines, *more])
+    kwh = f"{sum(one.joules for one in listed) / 3.6e6:,.1f} kWh"
+    return "\n".join([unplaced_hosts.sentence(listed, kwh), *unplaced_hosts.block(listed)])
 
 
 def _all_parts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:

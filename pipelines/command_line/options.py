@@ -69,6 +69,8 @@ def parser() -> argparse.ArgumentParser:
         if name != "discover":
             _add_fleet(command, several=name == "dev")
     commands.add_parser("schema", help="print the JSON Schema of a fleet file, for editors")
+    explained = commands.add_parser("help", help="print what the pages have on a check, a key or a figure, or a page")
+    explained.add_argument("word", metavar="CHECK|KEY|FIGURE|PAGE", help="such as costs_are_usual, or install")
     completion = commands.add_parser("completion", help="print what completes commands and options in a shell")
     completion.add_argument("shell", choices=SHELLS)
     return root
@@ -88,7 +90,9 @@ def _add_all(command: argparse.ArgumentParser, what: str) -> None:
 
 def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--start", type=_date, metavar="DATE", help="first UTC date; by default all that are not booked")
-    run.add_argument("--end", type=_date, metavar="DATE", help="the UTC date after the last one")
+    run.add_argument(
+        "--end", type=_date, metavar="DATE", help="the UTC date after the last one, with which printed ranges end"
+    )
     run.add_argument("--force", action="store_true", help="replace landed rows even if a source now returns fewer")
     run.add_argument(
         "--force-publish", action="store_true", help="publish even if published figures change or disappear"

@@ -43,7 +43,7 @@ from pipelines.command_line.service_commands.alarms_command import print_lines
 from pipelines.fleet.data_owner import claim
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.publishing.parts import Parts
-from pipelines.upkeep import event_log, run_costs
+from pipelines.upkeep import dagster_history, event_log, run_costs, run_lock
 from pipelines.warehouse import database, disk_room, mistakes, progress
 from pipelines.warehouse.asset_keys import asset_key, table_of
 from pipelines.warehouse.raw_tables import NewerWarehouse, create_tables
@@ -60,13 +60,17 @@ def run(fleet: Fleet, options: argparse.Namespace, start: date, end: date, is_re
     validate(fleet)
     # Nothing is written for a fleet file that cannot work.
     claim(fleet)
+    run_lock.hold(fleet.root)
     instance.create(home, is_ours=is_ours)
     label = " (synthetic)" if fleet.synthetic else ""
     newest = run_dates.looks_first(fleet, options, start, end)
     if newest is not None:
         print(f"fleet {fleet.fleet}{label}: {newest} first", flush=True)
         _look_first(fleet, home, newest, (end - start).days - 1)
-    print(f"fleet {fleet.fleet}{label}: {start} to {end - timedelta(days=1)}", flush=True)
+    # With the number of dates: the last one is booked, and --end is the date after it.
+    dates = (end - start).days
+    span = f"{start} to {end - timedelta(days=1)}, {dates:,} dates" if dates > 1 else f"{start}"
+    print(f"fleet {fleet.fleet}{label}: {span}", flush=True)
 
     job = definitions_of(fleet).resolve_job_def(JOB)
     *earlier, last = run_dates.stretches(fleet, options, start, end)
@@ -118,6 +122,7 @@ def _done(
     """Run what is selected, of the dates, and print what failed and what it took."""
     began = time.monotonic()
     with _instance(instance.home_of([fleet])) as (dagster_instance, aside):
+        dagster_history.end_broken_off(dagster_instance, fleet)
         result = _executed(job, dagster_instance, dates, config, selected)
         schedule = instance.nightly(fleet, dagster_instance)
         outcome = outcome_of(fleet, dagster_instance, result.run_id, job)
@@ -193,6 +198,8 @@ def _look_first(fleet: Fleet, home: Path, newest: date, others: int) -> None:
 def publish(fleet: Fleet, on: date) -> int:
     """Publish what the warehouse has, without booking; returns the exit status. `on` names the run in Dagster."""
     job = definitions_of(fleet).resolve_job_def(JOB)
+    fleet.root.mkdir(parents=True, exist_ok=True)
+    run_lock.hold(fleet.root)
     with _instance(instance.prepare([fleet])) as (dagster_instance, aside):
         dates = (on, on + timedelta(days=1))
         result = _executed(job, dagster_instance, dates, {}, published_assets(job))
@@ -230,6 +237,7 @@ def _executed(
         instance=dagster_instance,
         run_id=run_id,
         tags={
+            run_lock.TAG: run_lock.own(),
             "dagster/asset_partition_range_start": dates[0].isoformat(),
             "dagster/asset_partition_range_end": (dates[1] - timedelta(days=1)).isoformat(),
         },

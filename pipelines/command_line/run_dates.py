@@ -68,7 +68,8 @@ def dates_of(fleet: Fleet, options: argparse.Namespace) -> tuple[date, date, boo
         )
     if not days[0] <= start < end <= days[-1] + timedelta(days=1):
         raise refusals.QuestionError(
-            f"--start {start} --end {end}: expected dates in [{days[0]}, {days[-1] + timedelta(days=1)}]"
+            f"--start {start} --end {end}: expected a start from {days[0]} on, and an end up to"
+            f" {days[-1] + timedelta(days=1)}, the date after the last one"
         )
     return start, end, is_rebuilt
 

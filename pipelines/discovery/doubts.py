@@ -6,7 +6,7 @@ Add a doubt here with its innocent twin in the tests. Keep out what a fleet file
 from __future__ import annotations
 
 import csv
-import difflib
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -19,6 +19,7 @@ from pipelines.fleet.catalog import SEEDS
 CLOCK_SECONDS = 5.0
 OLD = timedelta(minutes=5)
 SHOWN = 5
+_AGES = (("days", 24 * 60), ("hours", 60), ("minutes", 1))
 # Labels by which redundant servers are distinguished; elsewhere they could be places.
 REPLICA_LABELS = ("replica", "prometheus_replica", "__replica__", "prometheus", "receive", "monitor")
 ROLES = ("prefill", "decode")
@@ -38,7 +39,6 @@ def doubts(found: Survey) -> list[Doubt]:
         *_copies(found),
         *_types(found),
         *_power_and_engines(found),
-        *_unplaced(found),
         *_roles(found),
         *_unread(found),
     ]
@@ -66,8 +66,10 @@ def _times(found: Survey) -> Iterator[Doubt]:
             " the server's time. Set both by NTP."
         )
     if found.newest_at is not None and found.at - found.newest_at > OLD:
-        minutes = (found.at - found.newest_at).total_seconds() / 60
-        yield Doubt(f"The newest sample is {minutes:,.0f} minutes old: has the server stopped scraping?")
+        minutes = round((found.at - found.newest_at).total_seconds() / 60)
+        age = next(f"{minutes // length:,} {unit}" for unit, length in _AGES if minutes >= 2 * length or length == 1)
+        of_then = " What is shown here is of then." if found.looked_at == found.newest_at else ""
+        yield Doubt(f"The newest sample is {age} old: has the server stopped scraping?{of_then}")
     for metric, count in found.too_many.items():
         yield Doubt(f"{metric} has {count:,} series, too many to look at one by one: narrow the source with matchers.")
     if found.prefixes:
@@ -107,21 +109,19 @@ def _types(found: Survey) -> Iterator[Doubt]:
         yield Doubt(
             f"{_boards(nameless)} without a type: they have no idle reference and no rate. Name them under devices."
         )
-    canonical = canonical_types(set(types))
-    for name, known in canonical.items():
+    for name, known in canonical_types(set(types)).items():
         if known is None:
             yield Doubt(
                 f"The device type {name!r} ({_boards(types[name]).removesuffix(' are').removesuffix(' is')}) is not"
                 " among the known ones: it has no idle reference and no rate.",
                 {"device_types": [{"name": _plain(name), "aliases": [name], "power_limit_watts": None}]},
             )
-        elif known not in rated_types():
-            yield Doubt(f"No price of a GPU-hour of {known} is known: its hours have no cost until you state one.")
 
 
 def _power_and_engines(found: Survey) -> Iterator[Doubt]:
     boards, engines = found.boards(), found.engines()
-    pods = {_pod(one.meant) for one in found.of("energy", "power") if one.metric.meter_scope == "board"} - {None}
+    served = {engine.pod for engine in engines.values() if engine.pod}
+    pods = _pods_of_boards(found, served)
     nodes = {_short(board.node) for board in boards.values() if board.node}
     if boards and engines:
         dark = sorted(one.name for one in engines.values() if not _has_power(one, pods, nodes))
@@ -134,7 +134,6 @@ def _power_and_engines(found: Survey) -> Iterator[Doubt]:
         yield Doubt("No engine is known here: the energy of all boards will be free or unknown, and J/token is empty.")
     elif engines:
         yield Doubt("No power meter is known here: tokens will have no joules. docs/agent.md shows how to add one.")
-    served = {engine.pod for engine in engines.values() if engine.pod}
     # A group's workers are named after the pod that leads it (big-0, big-0-1): the book knows them.
     idle = sorted(pod for pod in pods if pod and pod not in served and pod.rpartition("-")[0] not in served)
     if engines and idle:
@@ -142,26 +141,6 @@ def _power_and_engines(found: Survey) -> Iterator[Doubt]:
             f"{len(idle)} pods hold boards and give no tokens: {_named(idle)}. If they work for another engine, state"
             " it under engines[].pods; if they serve no LLM, under engines[].work."
         )
-
-
-def _unplaced(found: Survey) -> Iterator[Doubt]:
-    """Meters of nodes by a name that no board has: a BMC, an address."""
-    nodes = sorted({board.node for board in found.boards().values() if board.node})
-    of_nodes = (one for one in found.of("energy", "power") if one.metric.meter_scope == "node")
-    meters = {one.meant["node"] for one in of_nodes if "node" in one.meant}
-    short = {_short(node) for node in nodes}
-    for name in sorted(meter for meter in meters if _short(meter) not in short)[:SHOWN]:
-        near = difflib.get_close_matches(name, nodes, n=1, cutoff=0.5)
-        if near:
-            yield Doubt(
-                f"The meter of node {name!r} fits no board's host; the nearest name is {near[0]!r}. If it is the same"
-                " host, name it there.",
-                {"nodes": [{"name": near[0], "aliases": [name]}]},
-            )
-        else:
-            yield Doubt(
-                f"The meter of node {name!r} fits no board's host: it is not placed until nodes[].aliases names it."
-            )
 
 
 def _roles(found: Survey) -> Iterator[Doubt]:
@@ -184,8 +163,37 @@ def _unread(found: Survey) -> Iterator[Doubt]:
         )
 
 
-def _has_power(engine: Engine, pods: set[str | None], nodes: set[str]) -> bool:
+def _has_power(engine: Engine, pods: set[str], nodes: set[str]) -> bool:
     return (engine.pod is not None and engine.pod in pods) or (engine.node is not None and _short(engine.node) in nodes)
+
+
+def _pods_of_boards(found: Survey, served: set[str]) -> set[str]:
+    """The pods that boards' labels name, without those of exporters: what is seen beside `exported_pod`, or runs a
+    container that the seed has, and is no engine's."""
+    containers = {(row["source_kind"], row["container"]) for row in _rows("exporter_containers")}
+    boards = [one for one in found.of("energy", "power") if one.metric.meter_scope == "board"]
+    workloads = {_pod(one.meant) for one in boards if "workload_pod" in one.meant}
+    beside = {_bare_pod(one.meant) for one in boards if "workload_pod" in one.meant} - workloads
+    own = {_daemon_set(pod) for pod in beside if pod}
+    bare = [one for one in boards if "workload_pod" not in one.meant]
+    of_exporters = {
+        pod
+        for one in bare
+        if (pod := _pod(one.meant)) is not None
+        and (_daemon_set(pod) in own or (one.metric.source_kind, one.meant.get("container")) in containers)
+    }
+    named = {pod for one in boards if (pod := _pod(one.meant)) is not None}
+    return named - (of_exporters - workloads - served)
+
+
+def _daemon_set(pod: str) -> str:
+    return re.sub(r"-[a-z0-9]{5}$", "", pod)
+
+
+def _bare_pod(meant: Mapping[str, str]) -> str | None:
+    """The pod of the label `pod`, which beside `exported_pod` is the exporter's own."""
+    pod, namespace = meant.get("pod"), meant.get("namespace")
+    return f"{namespace}/{pod}" if pod and namespace else pod
 
 
 def _pod(meant: Mapping[str, str]) -> str | None:

@@ -15,16 +15,17 @@ from typing import NamedTuple
 
 from collectors.samples import Window
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.named_figures import figures_in_doubt
+from pipelines.named_figures import figures_in_doubt, unplaced_hosts
 from pipelines.named_figures.figures_in_doubt import InDoubt
+from pipelines.named_figures.unplaced_hosts import UnplacedMeter
 from pipelines.today import aside
 from pipelines.warehouse import database, statements
 
 HOURS = 2
 # More than the longest interval that an exporter usually has.
 EDGE = timedelta(minutes=10)
-# What the figures are read from; dbt makes what this reads, and no more.
-MART = "model_hourly"
+# What the figures are read from; dbt makes what these read, and no more.
+MARTS = ("model_hourly", "unplaced_meters")
 
 
 class ModelNumbers(NamedTuple):
@@ -43,11 +44,13 @@ class ModelNumbers(NamedTuple):
 
 @dataclass(frozen=True)
 class FirstNumbers:
-    """The window, a row per model, and what could not be landed."""
+    """The window, a row per model, what could not be landed, and wall meters that no host is known for: what these
+    measure is in no row, because the boards' rows have it as well."""
 
     window: Window
     models: list[ModelNumbers]
     problems: list[str]
+    unplaced: list[UnplacedMeter]
 
 
 def last_full_hours(at: datetime) -> Window:
@@ -88,13 +91,17 @@ def _of(fleet: Fleet, window: Window, at: datetime, report: Callable[[str], None
                     problems.append(f"{source.name}: {landing.detail}")
         report("booking")
         aside.seed(apart, parsed)
-        aside.book(apart, window.start_at.date(), parsed, MART)
+        aside.book(apart, window.start_at.date(), parsed, MARTS)
         with database.connect(apart.warehouse, read_only=True) as connection:
             given = {"start_at": window.start_at, "end_at": window.end_at}
             rows = connection.execute(statements.read(__file__, "first_numbers"), given).fetchall()
-            hours = "(from marts.model_hourly where hour_start_at >= ? and hour_start_at < ?)"
-            in_doubt = figures_in_doubt.of_models(connection, hours, [*given.values()])
-    return FirstNumbers(window, [ModelNumbers(*row)._replace(doubt=in_doubt.get(row[0])) for row in rows], problems)
+            unplaced = unplaced_hosts.meters(connection)
+            hours = "from marts.model_hourly where hour_start_at >= ? and hour_start_at < ?"
+            if unplaced:
+                hours += " and (meter_scope <> 'node' or model <> '__unknown__')"
+            in_doubt = figures_in_doubt.of_models(connection, f"({hours})", [*given.values()])
+    models = [ModelNumbers(*row)._replace(doubt=in_doubt.get(row[0])) for row in rows]
+    return FirstNumbers(window, models, problems, unplaced)
 
 
 def _with_neighbours(window: Window, at: datetime) -> Window:

@@ -32,9 +32,17 @@ class Answers:
     usd_per_gpu_hour: Mapping[str, float] = field(default_factory=dict)
 
 
-def fleet_text(name: str, place: Mapping[str, Any], found: Survey, doubtful: Sequence[Doubt], answers: Answers) -> str:
+def fleet_text(
+    name: str,
+    place: Mapping[str, Any],
+    found: Survey,
+    doubtful: Sequence[Doubt],
+    answers: Answers,
+    *,
+    placing: Sequence[str] = (),
+) -> str:
     """The file: `place` states the kind of its source and how that is reached. What was found is stated as keys; what
-    is doubtful or unknown is in comments to complete."""
+    is doubtful or unknown is in comments to complete, as are lines that place wall meters (`placing`)."""
     return (
         "\n".join(
             [
@@ -50,7 +58,7 @@ def fleet_text(name: str, place: Mapping[str, Any], found: Survey, doubtful: Seq
                 "",
                 *_rates(found, answers),
                 "",
-                *_doubtful(doubtful),
+                *_doubtful(doubtful, placing),
             ]
         ).rstrip()
         + "\n"
@@ -60,7 +68,7 @@ def fleet_text(name: str, place: Mapping[str, Any], found: Survey, doubtful: Seq
 def first_day(found: Survey) -> date:
     """The first date to book: at least yesterday, and no earlier than the server has samples."""
     days = max(1, min(FIRST_DAYS, found.oldest_days if found.oldest_days is not None else 1))
-    return found.at.date() - timedelta(days=days)
+    return found.looked_at.date() - timedelta(days=days)
 
 
 def interval_seconds(found: Survey) -> float:
@@ -72,7 +80,12 @@ def _period(found: Survey) -> Iterator[str]:
     oldest = found.oldest_days
     if oldest is not None and oldest > FIRST_DAYS:
         yield f"# The server has samples of the last {oldest:,} days: an earlier start books them, too."
-    yield f"period: {{start: {first_day(found).isoformat()}}}   # UTC dates; without an end up to yesterday"
+    start, after = first_day(found), found.looked_at.date() + timedelta(days=1)
+    if after < found.at.date():
+        yield "# Its samples ended on the day before this end: take the end away when they go on."
+        yield f"period: {{start: {start}, end: {after}}}   # UTC dates [start, end)"
+    else:
+        yield f"period: {{start: {start}}}   # UTC dates; without an end up to yesterday"
 
 
 def _source(place: Mapping[str, Any], found: Survey, doubtful: Sequence[Doubt]) -> Iterator[str]:
@@ -131,19 +144,20 @@ def _rates(found: Survey, answers: Answers) -> Iterator[str]:
         yield f"#   - {{device_type: {_scalar(kind)}, usd_per_gpu_hour: 2.0, source: contract}}"
 
 
-def _doubtful(doubtful: Sequence[Doubt]) -> Iterator[str]:
+def _doubtful(doubtful: Sequence[Doubt], placing: Sequence[str]) -> Iterator[str]:
     entries: dict[str, list[Any]] = {}
     for doubt in doubtful:
         for key, value in (doubt.entry or {}).items():
             if key not in ("replica_labels", "metric_prefix") and isinstance(value, list):
                 entries.setdefault(key, []).extend(value)
-    if entries:
+    if entries or placing:
         yield "# Proposed for what is doubtful: take the # away where it is right."
     for key, values in entries.items():
         yield f"# {key}:"
         for value in values:
             for line in _item({k: v for k, v in value.items() if v is not None}):
                 yield f"# {line}"
+    yield from (f"# {line}" for line in placing)
 
 
 def _item(values: Mapping[str, Any]) -> Iterator[str]:

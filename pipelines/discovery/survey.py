@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 from collectors.catalogue import SPELLINGS, spelled
 from collectors.personal_labels import LABELS_OF_PERSONS, NO_NAME, is_personal, page_labels, read_labels
-from collectors.probes.unknown_server import Product
+from collectors.probes.unknown_server import SPAN, Product
 from collectors.protocols.http_errors import OverLimitError
 from collectors.unknown_families import is_drawn_power, is_listed
 from pipelines.fleet.catalog import SEEDS
@@ -27,6 +27,7 @@ READ_QUANTITIES = frozenset({"energy", "power", "tokens", "device_info", "coolin
 # A prefix that was put before an exporter's names counts when it is before this many of them.
 PREFIXED = 2
 KUBERNETES_NODES = "kube_node_info"
+_ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}(:\d+)?")
 # What gateways themselves call whoever asked, the most exact first; an operator may add labels of his own.
 LABELS_OF_TENANTS = ("tenant_id", "api_key_alias", "fairness_id", "user_id")
 
@@ -123,6 +124,11 @@ class Survey:
     provider_ids: Sequence[str]
     too_many: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def looked_at(self) -> datetime:
+        """The moment that was looked at: `at`, or where the samples ended earlier the newest of them."""
+        return self.at if self.newest_at is None or self.at - self.newest_at < SPAN else self.newest_at
+
     def of(self, *quantities: str) -> Iterator[Series]:
         """The series of these quantities."""
         return (one for one in self.series if one.metric.quantity in quantities)
@@ -178,9 +184,13 @@ class Survey:
         return [label for label in LABELS_OF_TENANTS if label in values] + own
 
     def nodes(self) -> set[str]:
-        """The nodes that boards and meters are in, and those that engines name."""
-        named = {board.node for board in self.boards().values()} | {engine.node for engine in self.engines().values()}
-        named |= {one.meant.get("node") for one in self.of("energy", "power") if one.metric.meter_scope == "node"}
+        """The nodes that boards and meters are in, and those that engines name. Where boards name hosts, a wall meter's
+        address is a BMC's or a host's own; the address of a pod is never a node's."""
+        boards = {board.node for board in self.boards().values()} - {None}
+        meters = {one.meant.get("node") for one in self.of("energy", "power") if one.metric.meter_scope == "node"}
+        if any(not is_address(name) for name in boards if name):
+            meters = {name for name in meters if name and not is_address(name)}
+        named = boards | meters | {engine.node for engine in self.engines().values()}
         return {name for name in named if name}
 
     def exporters(self) -> dict[str, list[Metric]]:
@@ -255,11 +265,19 @@ def _engine(one: Series) -> Engine:
     namespace, pod, instance, model = (meant.get(key) for key in ("namespace", "pod", "instance", "model"))
     pod_name = f"{namespace}/{pod}" if namespace and pod else pod
     name = pod_name or instance or (f"{one.metric.level}:{model}" if model else one.metric.source_kind)
-    return Engine(name, one.metric.source_kind, model, meant.get("node") or _host(instance), pod_name)
+    # In Kubernetes a pod is scraped at its own address.
+    host = None if pod_name else _host(instance)
+    return Engine(name, one.metric.source_kind, model, meant.get("node") or host, pod_name)
 
 
 def _host(instance: str | None) -> str | None:
     return instance.rpartition(":")[0] or instance if instance else None
+
+
+def is_address(name: str) -> bool:
+    """Whether it is an IP address, with a port or without."""
+    host = name.partition("]")[0].strip("[") if name.startswith("[") else name
+    return bool(_ADDRESS.fullmatch(host)) or host.count(":") > 1
 
 
 def _one_per_kind(metrics: Sequence[Metric]) -> list[str]:

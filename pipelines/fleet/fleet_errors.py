@@ -22,6 +22,7 @@ from collectors.samples import printable, url_without_secrets
 SHOWN_CHARACTERS = 60
 _UNSET = re.compile(r"environment variable \w+ is not set")
 _SECRET_KEYS = frozenset({"auth", "tls"})
+_COMMA = re.compile(r"-?\d+,\d+")
 _PYDANTIC_OPENING = re.compile(r"^(Value error, |Input should be |Input should |String should |\w+ should )")
 
 
@@ -68,14 +69,47 @@ def _line(error: Any, raw: Any, model: type[BaseModel]) -> str:
         return f"{key}.kind: {'missing' if got is None else f'got {_shown(got)}'}, expected one of {expected}"
     if message.endswith("timezone info"):
         message = "a time with its zone, such as 2026-10-01T00:00:00Z"
-    if kind == "string_type" and isinstance(error["input"], bool):
-        typed, where = ("ON" if error["input"] else "NO"), f"{loc}: " if isinstance(loc, str) else ""
-        read_as = str(error["input"]).lower()
-        return f'{key}: got {read_as}, expected text: YAML reads {typed} as {read_as}, so quote it: {where}"{typed}"'
+    if otherwise := _read_otherwise(error, key, raw, model):
+        return otherwise
     expectation = _PYDANTIC_OPENING.sub("", message)
     if isinstance(error["input"], dict | list | BaseModel) or _may_hold_a_secret(error):
         return f"{key}: {_expected(expectation)}"
     return f"{key}: got {_shown(error['input'])}, {_expected(expectation)}"
+
+
+def _read_otherwise(error: Any, key: str, raw: Any, model: type[BaseModel]) -> str | None:
+    """The line of a value that YAML reads otherwise than it was meant; None of any other."""
+    kind, value, loc = error["type"], error["input"], error["loc"]
+    if kind == "invalid_key" or (loc[-1:] == ("[key]",) and not isinstance(value, str)):
+        return _wrong_key(loc if kind == "invalid_key" else loc[:-1], raw, model)
+    if kind in ("float_type", "int_type") and _COMMA.fullmatch(str(value)):
+        return f"{key}: got {value!r}, expected a number with a decimal point: {value.replace(',', '.')}"
+    if kind == "string_type" and isinstance(value, bool):
+        typed, where = ("ON" if value else "NO"), f"{loc[-1]}: " if isinstance(loc[-1], str) else ""
+        read_as = str(value).lower()
+        return f'{key}: got {read_as}, expected text: YAML reads {typed} as {read_as}, so quote it: {where}"{typed}"'
+    if kind == "string_type" and isinstance(value, int | float) and not _may_hold_a_secret(error):
+        return f'{key}: got {value}, expected text: quote it, "{value}"'
+    return None
+
+
+def _wrong_key(loc: tuple[Any, ...], raw: Any, model: type[BaseModel]) -> str:
+    """A key that is no text. Behind a number it is what follows a decimal comma: of 2,1 YAML makes the value 2 and the
+    key 1."""
+    *places, wrong = loc
+    holder = raw
+    for part in places:
+        if not isinstance(holder, dict) or part in holder:  # the kind of a source is in no mapping
+            holder = holder[part]
+    keys = list(holder)
+    before = keys[keys.index(wrong) - 1]
+    if isinstance(before, str) and isinstance(holder[before], int | float) and holder[wrong] is None:
+        key = _walk((*places, before), raw, model)[0]
+        return (
+            f"{key}: got {holder[before]} and, after a comma, {wrong}, expected a number with a decimal point, such as"
+            " 2.1: in YAML a comma ends the value"
+        )
+    return f'{_walk(tuple(places), raw, model)[0]}: got the key {wrong}, expected text: quote it, "{wrong}"'
 
 
 def _may_hold_a_secret(error: Any) -> bool:

@@ -5,6 +5,7 @@ Add here what a file may not do whatever its keys mean. Keep out keys and values
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,13 @@ def read(path: Path) -> Any:
     """What the file holds. FleetError, with one problem in one line, when it cannot be read or is no YAML."""
     try:
         # Windows' editors write a byte order mark; its line ends are read as any others.
-        return _Builder(path.read_text(encoding="utf-8-sig")).value()
+        text = path.read_text(encoding="utf-8-sig")
+        return _Builder(text).value()
     except OSError as refusal:
         expected = "expected a fleet file (one YAML; fleets/README.md shows how to write one)"
         raise FleetError(path, [f"cannot be read: {refusal.strerror}, {expected}"]) from refusal
     except yaml.MarkedYAMLError as refusal:
-        raise FleetError(path, [f"is not YAML: {_where(refusal)}"]) from refusal
+        raise FleetError(path, [f"is not YAML: {_where(refusal, text)}"]) from refusal
     except UnicodeDecodeError as refusal:
         line = refusal.object[: refusal.start].count(b"\n") + 1
         wrong = f"byte 0x{refusal.object[refusal.start]:02x} in line {line}"
@@ -40,9 +42,12 @@ def read(path: Path) -> Any:
         raise FleetError(path, [f"is not YAML: {' '.join(str(refusal).split())}"]) from refusal
 
 
-def _where(refusal: yaml.MarkedYAMLError) -> str:
+def _where(refusal: yaml.MarkedYAMLError, text: str) -> str:
     """Line, column and problem; YAML's own text takes four lines."""
     mark = refusal.problem_mark or refusal.context_mark
+    line = next(islice(text.splitlines(), mark.line, None), "") if mark is not None else ""
+    if mark is not None and "\t" in line[: len(line) - len(line.lstrip())]:
+        return f"line {mark.line + 1} begins with a tab, expected spaces: YAML indents by spaces alone"
     place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
     return f"{place}{refusal.problem or refusal.context}"
 

@@ -1,8 +1,9 @@
 """Where Wattledger's own files are, and where the data of a fleet goes.
 
-Wattledger runs from a checkout, where `dbt_project/` and `fleets/` are beside this package, or from an installed wheel,
-which has both in `pipelines/bundled`. Nothing is ever written there: it may belong to another user. Add here another
-place that must not depend on the working directory. Keep out what is in a fleet's folder: that is `Fleet`.
+Wattledger runs from a checkout, where `dbt_project/`, `docs/` and `fleets/` are beside this package, or from an
+installed wheel, which has them in `pipelines/bundled`. Nothing is ever written there: it may belong to another user.
+Add here another place that must not depend on the working directory. Keep out what is in a fleet's folder: that is
+`Fleet`.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import csv
 import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -18,6 +19,7 @@ from pipelines.fleet import grid_zones
 from pipelines.fleet.catalog import SEEDS
 from pipelines.fleet.money.budgets import unknown_scopes
 from pipelines.fleet.money.commitments import doubtful_commitments
+from pipelines.fleet.money.tariffs import unpriced_hours
 
 if TYPE_CHECKING:
     from pipelines.fleet.fleet_keys import Fleet
@@ -163,6 +165,11 @@ def _all_doubts(fleet: Fleet) -> Iterator[Finding]:
                 between = f"{_number(usual.low)} to {_number(usual.high)}"
                 yield Finding(key, _number(value), f"{' '.join([between, usual.unit]).strip()} ({usual.hint})")
     yield from _hours_of_utc(fleet)
+    for site in fleet.sites:
+        for line in unpriced_hours(site.name, site.tariff, fleet.period.start, _last_date(fleet)):
+            yield of_line(line)
+    yield from _prices_to_come(fleet)
+    yield from _sources_of_one_place(fleet)
     yield from _idle_above_limit(fleet)
     yield from _odd_rates(fleet)
 
@@ -195,6 +202,45 @@ def _hours_of_utc(fleet: Fleet) -> Iterator[Finding]:
         if has_hours and "time_zone" not in site.model_fields_set:
             expected = "the site's IANA time zone, such as Europe/Oslo, because its tariff has local_hours"
             yield Finding(f"{key}.time_zone", "none, which is UTC", f"{expected} (UTC, if they are hours of UTC)")
+
+
+def _prices_to_come(fleet: Fleet) -> Iterator[Finding]:
+    """Prices of which none is in force yet: a typing error in a year. One that follows a price of today is right."""
+    today = _last_date(fleet)
+    listed: dict[str, list[tuple[str, Any]]] = {}
+    for path in ("sites[].tariff[]", "cost_rates[]", "models[].contract_prices[]"):
+        for key, price in values(fleet, path):
+            listed.setdefault(key.rpartition("[")[0] + getattr(price, "device_type", ""), []).append((key, price))
+    for prices in listed.values():
+        key, first = min(prices, key=lambda one: one[1].valid_from)
+        if first.valid_from > today:
+            expected = f"one of {today} or before: until then nothing has this price. Is its year right?"
+            yield Finding(f"{key}.valid_from", f"{first.valid_from}", expected)
+
+
+def _sources_of_one_place(fleet: Fleet) -> Iterator[Finding]:
+    """Sources that read the same: one server without matchers that divide it, or one folder."""
+    seen: dict[tuple[str, ...], list[Any]] = {}
+    for source in fleet.sources:
+        place = getattr(source, "url", None) or (getattr(source, "path", None) if source.kind != "files" else None)
+        if place is None:
+            continue
+        headers = (f"{name}: {value}" for name, value in sorted(getattr(source, "headers", {}).items()))
+        others = seen.setdefault((place.rstrip("/").casefold(), source.metric_prefix or "", *headers), [])
+        matchers = {*getattr(source, "matchers", ())}
+        for other in others:
+            if not matchers or not getattr(other, "matchers", ()) or matchers == {*other.matchers}:
+                name = "url" if source.kind == "prometheus" else "path"
+                expected = "one source for one place, or matchers that divide its series: all of them are read twice"
+                yield Finding(f"sources[{source.name}].{name}", f"the place of sources[{other.name}] again", expected)
+                break
+        others.append(source)
+
+
+def _last_date(fleet: Fleet) -> date:
+    """The last date that a price could count for now."""
+    today = datetime.now(UTC).date()
+    return today if fleet.period.end is None else min(today, fleet.period.end - timedelta(days=1))
 
 
 def _idle_above_limit(fleet: Fleet) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ everything about sites, tariffs and people: that is `fleet_keys`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AwareDatetime,
@@ -113,19 +113,18 @@ class PrometheusSource(ReadSource):
                 raise ValueError(f"got {name}, which holds a secret; name its environment variable under `auth`")
         return headers
 
+    @property
+    def access(self) -> dict[str, Any]:
+        """How requests log in, by the keywords of a client."""
+        secrets = {**(self.auth.model_dump() if self.auth else {}), **(self.tls.model_dump() if self.tls else {})}
+        return {"headers": self.headers, **{key: stated for key, stated in secrets.items() if stated is not None}}
+
     def collector(self) -> PrometheusCollector:
         """The collector that reads this source."""
         from collectors.protocols.prometheus import PrometheusCollector  # noqa: PLC0415
 
-        secrets = {**(self.auth.model_dump() if self.auth else {}), **(self.tls.model_dump() if self.tls else {})}
-        return PrometheusCollector(
-            self.name,
-            self.url,
-            matchers=self.matchers,
-            headers=self.headers,
-            limits=Limits(**self.limits.model_dump()),
-            **{key: stated for key, stated in secrets.items() if stated is not None},
-        )
+        limits = Limits(**self.limits.model_dump())
+        return PrometheusCollector(self.name, self.url, matchers=self.matchers, limits=limits, **self.access)
 
 
 _OF_A_MAPPING = frozenset({"time", "time_unit", "labels", "values", "metric", "labels_json", "value", "rows_are"})

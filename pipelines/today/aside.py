@@ -74,10 +74,10 @@ def seed(aside: Fleet, parsed: Path) -> None:
     _build(aside, date.min, parsed, ("build", "--exclude-resource-type", "unit_test", "--select", SEEDS))
 
 
-def book(aside: Fleet, on: date, parsed: Path, mart: str, closed_until: datetime | None = None) -> None:
-    """Make a mart of the date, and what it reads; with `closed_until` of the intervals before it alone. DbtError names
+def book(aside: Fleet, on: date, parsed: Path, marts: Sequence[str], closed_until: datetime | None = None) -> None:
+    """Make marts of the date, and what they read; with `closed_until` of the intervals before it alone. DbtError names
     the model that cannot be made."""
-    _build(aside, on, parsed, ("run", "--select", f"+{mart}"), closed_until)
+    _build(aside, on, parsed, ("run", "--select", *(f"+{mart}" for mart in marts)), closed_until)
 
 
 def _build(aside: Fleet, on: date, parsed: Path, words: Sequence[str], closed_until: datetime | None = None) -> None:

@@ -65,7 +65,7 @@ def refresh(fleet: Fleet, at: datetime | None = None) -> Path:
         if is_fresh:
             aside.seed(apart, parsed)
             _note(apart, on, (parsed / "manifest.digest").read_text(encoding="utf-8"))
-        aside.book(apart, on, parsed, MART, closed_until)
+        aside.book(apart, on, parsed, [MART], closed_until)
         tick = Tick(fleet, on, at, closed_until, sources)
         return today_file.write(tick, apart.warehouse, lambda: time.monotonic() - began)
 

@@ -13,7 +13,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -21,12 +21,15 @@ from typing import NamedTuple
 import dagster as dg
 
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.upkeep import run_lock
 
 # Of a SQLite file that is written anew: the share of its pages that are free.
 FREE_RATIO = 0.25
 # The table of a run's own file.
 _EVENTS = "event_logs"
 _START, _END, _ONE = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end", "dagster/partition"
+# The status of a run whose process was killed: Dagster's own is STARTED until the next run.
+BROKEN_OFF = "BROKEN_OFF"
 _OVER = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 
@@ -169,7 +172,24 @@ def _tidy(path: Path) -> None:
 
 def last_runs(instance: dg.DagsterInstance, fleet: Fleet, count: int) -> list[Run]:
     """The newest runs of the fleet, the newest first."""
-    return [_run(record) for record in instance.get_run_records(_of(fleet), limit=count)]
+    return [
+        replace(_run(record), status=BROKEN_OFF) if _is_broken_off(record, fleet) else _run(record)
+        for record in instance.get_run_records(_of(fleet), limit=count)
+    ]
+
+
+def end_broken_off(instance: dg.DagsterInstance, fleet: Fleet) -> None:
+    """Report runs as failed whose process was killed: Dagster would list them as started for good."""
+    for record in instance.get_run_records(_of(fleet, [dg.DagsterRunStatus.STARTED])):
+        if _is_broken_off(record, fleet):
+            instance.report_run_failed(record.dagster_run, "its process ended before the run did")
+
+
+def _is_broken_off(record: dg.RunRecord, fleet: Fleet) -> bool:
+    """Whether a run of the command `run` is under way by Dagster's history, and its process is gone."""
+    run = record.dagster_run
+    tag = run.tags.get(run_lock.TAG)
+    return run.status == dg.DagsterRunStatus.STARTED and tag is not None and not run_lock.is_alive(fleet.root, tag)
 
 
 def last_ended(fleet: Fleet, home: Path) -> EndedRun | None:

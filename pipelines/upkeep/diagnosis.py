@@ -21,7 +21,7 @@ import duckdb
 import pipelines
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.upkeep import layers
-from pipelines.upkeep.dagster_history import Run
+from pipelines.upkeep.dagster_history import BROKEN_OFF, Run
 from pipelines.warehouse import database, disk_room, due_dates, sealed_dates, settings
 from pipelines.warehouse.raw_tables import SCHEMA_VERSION
 
@@ -234,6 +234,9 @@ def _of_runs(runs: Sequence[Run], fleet: Fleet, now: datetime) -> Iterator[Troub
         return
     newest = runs[0]
     at = f"{newest.began_at:%Y-%m-%d %H:%M} UTC"
+    if newest.status == BROKEN_OFF:
+        what = f"the last run broke off ({at}): its process ended before it did"
+        yield Trouble(ERROR, what, "run again: what is whole stays. See whether it was killed for its memory")
     if newest.status == "FAILURE":
         yield Trouble(ERROR, f"the last run failed ({at})", f"run again; the reason is in {fleet.root / 'logs'}")
     if fleet.period.end is None and now - newest.began_at > timedelta(hours=LATE_HOURS):

@@ -7,6 +7,7 @@ contracts, and what the file alone shows: that is `pipelines.fleet.plausibility`
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
@@ -30,6 +31,8 @@ _WORDS = {
 # Similar names are looked for among so many, for so many entries: comparing two names takes tens of microseconds.
 MOST_COMPARED = 5_000
 MOST_NEAREST = 50
+# How similar the names of two hosts are that are probably one with a typing error (1 is equal).
+SAME_HOST = 0.8
 
 Dates = tuple[date, date]
 ALWAYS: tuple[Dates, ...] = ((date.min, date.max),)
@@ -68,6 +71,7 @@ def unmatched(fleet: Fleet, connection: duckdb.DuckDBPyConnection) -> list[Findi
         _finding(entry, [*known.get(entry.kind, {})] if n < MOST_NEAREST else [], booked)
         for n, entry in enumerate(missing)
     ]
+    found += _hosts_of_two_names(fleet, {*known.get("board_host", ())}, {*known.get("metered_host", ())})
     keys = {one.key for one in found}
     unused = [
         unused_acceptance(n, key)
@@ -143,6 +147,20 @@ def _of_assignments(fleet: Fleet) -> Iterator[Entry]:
             yield Entry(f"{key}.engine", "engine", (one.engine,), dates)
 
 
+def _hosts_of_two_names(fleet: Fleet, of_boards: set[str], metered: set[str]) -> Iterator[Finding]:
+    """Nodes of the file that have a wall meter and no board, beside a host of almost that name that has boards and no
+    wall meter: its joules would be booked twice."""
+    canonical = {alias: node.name for node in fleet.nodes for alias in node.aliases}
+    with_boards, with_meter = ({canonical.get(name, name) for name in names} for names in (of_boards, metered))
+    bare = {name.casefold(): name for name in with_boards - with_meter - {node.name for node in fleet.nodes}}
+    for key, node in labelled("nodes", fleet.nodes):
+        alike = difflib.get_close_matches(node.name.casefold(), bare, n=1, cutoff=SAME_HOST)
+        if node.name in with_meter - with_boards and alike:
+            beside = f"beside {bare[alike[0]]!r}, which has boards and no wall meter"
+            got = f"{node.name!r}, which has a wall meter and no board, {beside}"
+            yield Finding(f"{key}.name", got, "one name for all meters of a host")
+
+
 def _names_of_node(fleet: Fleet, named: str) -> tuple[str, ...]:
     """A node's name and aliases, the one that the entry has first."""
     names = next(({node.name, *node.aliases} for node in fleet.nodes if named in (node.name, *node.aliases)), {named})
@@ -184,4 +202,5 @@ def _finding(entry: Entry, known: Sequence[str], booked: Sequence[date]) -> Find
     last = min(booked[1], max(until for _, until in entry.dates) - timedelta(days=1))
     compared = [name for name in known[:MOST_COMPARED] if name not in entry.names]
     expected = f"{_WORDS[entry.kind]} that telemetry has, {first} to {last}"
-    return Finding(entry.key, got, f"{expected}{near(entry.names[0].removesuffix('*'), compared)}")
+    nearest = next(filter(None, (near(name.removesuffix("*"), compared) for name in entry.names)), "")
+    return Finding(entry.key, got, f"{expected}{nearest}")

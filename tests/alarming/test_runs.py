@@ -7,6 +7,8 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ import dagster as dg
 import pytest
 import yaml
 
-from pipelines.alarming.run_outcome import Found, outcome_of
+from pipelines.alarming.run_alarms import run_alarms
+from pipelines.alarming.run_outcome import Found, Outcome, outcome_of
 from pipelines.code_location import JOB, definitions_of
 from pipelines.command_line import instance
 from pipelines.fleet.fleet_file import load_fleet
@@ -121,6 +124,24 @@ def test_the_command_lists_what_lasts_and_tests_the_receivers(tmp_path: Path) ->
     )
 
 
+def test_an_outage_is_one_alarm_and_what_else_fails_is_another() -> None:
+    down = "cannot be reached: [Errno 111] Connection refused"
+    check = Found("raw/landings", "source_cluster_answers", False, True, f"2026-10-15 failed: {down}")
+    failed = f"telemetry: every source failed; the first reason: {down}"
+
+    def names(*failures: str, found: Found = check) -> list[str]:
+        outcome = Outcome(datetime.now(UTC), False, failures, (found,))
+        return [alarm.name for alarm in run_alarms(outcome, ())]
+
+    source = "raw/landings source_cluster_answers"
+    assert names(failed) == [source]
+    assert names(failed, "ledger: out of memory") == ["run", source]
+    assert names("ledger: out of memory") == ["run", source]
+    assert names() == ["run", source]
+    # No check of a source has the reason.
+    assert names(failed, found=replace(check, text="2026-10-15 failed: HTTP 503")) == ["run", source]
+
+
 @pytest.mark.rest
 def test_two_nights_of_the_command(tmp_path: Path) -> None:
     taken, beats = Taken(), Taken()
@@ -133,22 +154,20 @@ def test_two_nights_of_the_command(tmp_path: Path) -> None:
         assert done.returncode == 1
         assert "alarms:" not in done.stderr
         (first,) = taken.bodies
-        assert first["title"] == "fleet tiny (synthetic): 2 new alarms (2 errors)"
+        assert first["title"] == "fleet tiny (synthetic): 1 new alarm (1 error)"
         reason = "cannot be reached: [Errno 111] Connection refused (5 attempts)"
+        # That no source answered, and that the run failed by it, is one outage.
         assert [(one["kind"], one["name"]) for one in first["alarms"]] == [
-            ("run", "run"),
             ("source", "raw/landings source_cluster_answers"),
         ]
         assert reason in first["alarms"][0]["which"]
-        assert reason in first["alarms"][1]["which"]
-        assert first["alarms"][0]["which"] in done.stderr
+        assert reason in done.stderr
         assert beats.requests == []
         tiny(tmp_path, SYNTHETIC, hook, heartbeat_url=heart)
         done = run(path)
         assert done.returncode == 0, done.stdout + done.stderr
         # The source is not in the file any more, and a whole run succeeded without its check.
         assert [(one["status"], one["name"]) for one in taken.bodies[1]["alarms"] if one["status"] == "over"] == [
-            ("over", "run"),
             ("over", "raw/landings source_cluster_answers"),
         ]
         assert len(beats.requests) == 1

@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -25,10 +26,13 @@ from tests.servers import (
 SOURCE = "{{name: cluster, kind: prometheus, url: '{url}', interval_seconds: {seconds}}}"
 
 
-def fleet_of(folder: Path, *sources: str, more: str = "") -> Path:
+YESTERDAY = datetime.now(UTC).date() - timedelta(days=1)
+
+
+def fleet_of(folder: Path, *sources: str, more: str = "", start: object = "2026-10-01") -> Path:
     path = folder / "fleet.yaml"
     listed = "".join(f"  - {source}\n" for source in sources)
-    path.write_text(f"fleet: mine\nperiod: {{start: 2026-10-01}}\nsources:\n{listed}{more}", encoding="utf-8")
+    path.write_text(f"fleet: mine\nperiod: {{start: {start}}}\nsources:\n{listed}{more}", encoding="utf-8")
     return path
 
 
@@ -40,10 +44,11 @@ def findings(path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[
     return status, [(one["key"], text) for one, text in zip(listed, texts, strict=True)]
 
 
-def history(ago_seconds: float) -> Iterator[str]:
-    """Three boards and one engine, a sample each 15 s in the two hours before `ago_seconds` ago."""
+def history(ago_seconds: float, silent: tuple[float, float] = (0, 0)) -> Iterator[str]:
+    """Three boards and one engine, a sample each 15 s in the two hours before `ago_seconds` ago, but for those seconds
+    before the last one that are silent."""
     last = time.time() - ago_seconds
-    times = [last - 15 * n for n in reversed(range(480))]
+    times = [last - 15 * n for n in reversed(range(480)) if not silent[1] < 15 * n < silent[0]]
     boards = [{"Hostname": "n1", "UUID": f"GPU-{n}", "gpu": str(n), "modelName": "NVIDIA H200"} for n in range(3)]
     engine = {"instance": "n1:8000", "model_name": "m"}
     yield from openmetrics(
@@ -62,7 +67,7 @@ def test_a_server_is_named_with_its_families_age_and_cost(
 ) -> None:
     (tmp_path / "server").mkdir()
     with server(tmp_path / "server", history(20)) as url:
-        path = fleet_of(tmp_path, SOURCE.format(url=url, seconds=15))
+        path = fleet_of(tmp_path, SOURCE.format(url=url, seconds=15), start=YESTERDAY)
         assert main(["check", "--fleet", str(path)]) == 0
         line = capsys.readouterr().out.splitlines()[3]
         # 4 series each 15 s for 24 hours are 23,040 samples; the hour has one of them less, or none.
@@ -75,7 +80,7 @@ def test_a_server_is_named_with_its_families_age_and_cost(
         assert 15 <= int(found[2]) <= 60
         assert 22_500 <= int(found[3] + found[4]) <= 23_136
 
-        assert findings(fleet_of(tmp_path, SOURCE.format(url=url, seconds=60)), capsys) == (
+        assert findings(fleet_of(tmp_path, SOURCE.format(url=url, seconds=60), start=YESTERDAY), capsys) == (
             0,
             [
                 (
@@ -85,7 +90,9 @@ def test_a_server_is_named_with_its_families_age_and_cost(
             ],
         )
         accepted = 'accepted: ["sources[cluster].interval_seconds"]\n'
-        assert findings(fleet_of(tmp_path, SOURCE.format(url=url, seconds=60), more=accepted), capsys) == (0, [])
+        assert findings(
+            fleet_of(tmp_path, SOURCE.format(url=url, seconds=60), more=accepted, start=YESTERDAY), capsys
+        ) == (0, [])
         narrow = SOURCE.format(url=url, seconds=15).replace("}", ", matchers: ['UUID=\"GPU-7\"']}")
         assert findings(fleet_of(tmp_path, narrow), capsys) == (
             0,
@@ -99,13 +106,63 @@ def test_a_server_is_named_with_its_families_age_and_cost(
         )
 
 
+NAMED = """
+nodes: [{name: N1}]
+models: [{name: chat, aliases: [mm]}]
+engines: [{engine: n1:8000, team: chat}, {engine: n1:8001, team: chat}]
+assignments:
+  - {device_uuid: GPU-7, model: m, start_at: "2026-10-01T00:00:00Z"}
+  - {device_uuid: GPU-8, model: m, start_at: "2026-10-01T00:00:00Z", end_at: "2026-10-02T00:00:00Z"}
+cost_rates: [{device_type: h200-sxm5-141gb, usd_per_gpu_hour: 3, source: x}]
+sites: [{name: dc1, zone: ES, pue: 1.2}]
+"""
+
+
+@pytest.mark.needs("prometheus")
+def test_before_the_first_booking_names_are_those_that_the_server_has_now(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A year without samples was booked, and an alias of nothing was taken, without a word."""
+    monkeypatch.setenv("WATTLEDGER_DATA", str(tmp_path / "data"))
+    year_ago = YESTERDAY - timedelta(days=365)
+    # 25 minutes without a sample do not make an interval of 15 s one of 26.
+    with prometheus_with_history(tmp_path, history(20, silent=(2000, 500))) as url:
+        source = SOURCE.format(url=url, seconds=15)
+        status, found = findings(fleet_of(tmp_path, source, more=NAMED, start=year_ago), capsys)
+        logs = "requests: [{name: gateway, kind: litellm, path: none.jsonl}]\n"
+        with_logs = findings(fleet_of(tmp_path, source, more=NAMED + logs, start=YESTERDAY), capsys)[1]
+    expected = {key: text.rpartition("; nearest: ")[2] for key, text in found if key}
+    assert (status, expected) == (
+        0,
+        {
+            "nodes[N1].name": "n1",
+            "models[chat].name": "m",
+            "models[chat].aliases[mm]": "m",
+            "engines[1].engine": "n1:8000",
+            # GPU-8 was assigned until October.
+            "assignments[0].device_uuid": "GPU-2",
+        },
+    )
+    assert found[-1][1] == (
+        f"period.start: got {year_ago}, expected {YESTERDAY} or later: no source has samples of the 365 days before,"
+        " which would be booked empty"
+    )
+    # A log may have names of models and engines that the server lacks.
+    assert [key for key, _ in with_logs if key] == [
+        "nodes[N1].name",
+        "assignments[0].device_uuid",
+        "requests[gateway].path",
+    ]
+
+
 @pytest.mark.needs("prometheus")
 def test_a_server_without_a_sample_of_the_last_hour_is_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "server").mkdir()
     with prometheus_with_history(tmp_path / "server", history(3 * 3600 + 600)) as url:
-        status, found = findings(fleet_of(tmp_path, SOURCE.format(url=url, seconds=15)), capsys)
+        path = fleet_of(tmp_path, SOURCE.format(url=url, seconds=15), start=YESTERDAY - timedelta(days=1))
+        status, found = findings(path, capsys)
     assert (status, found) == (
         0,
         [
@@ -131,6 +188,11 @@ def test_a_server_that_is_not_there_refuses_or_needs_a_login_is_an_error(
     assert (status, found[0][0]) == (1, "sources[cluster].url")
     assert found[0][1].startswith(f"no answer from {away}/api/v1/query: cannot be reached: ")
     with http_server(refusing) as url:
+        plain = fleet_of(tmp_path, SOURCE.format(url=url.replace("http://", "https://"), seconds=15))
+        assert findings(plain, capsys)[1][0][1].endswith(
+            "cannot be reached: it does not answer in TLS at this port, expected http:// instead of https://, or"
+            " another port"
+        )
         status, found = findings(fleet_of(tmp_path, SOURCE.format(url=url, seconds=15)), capsys)
     assert (status, found) == (
         1,

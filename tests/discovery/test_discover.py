@@ -12,7 +12,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -23,10 +23,13 @@ from collectors.samples import Window
 from pipelines.command_line.main import main
 from pipelines.discovery.doubts import doubts
 from pipelines.discovery.first_numbers import last_full_hours
+from pipelines.discovery.fleet_text import Answers, fleet_text
 from pipelines.discovery.survey import survey
+from pipelines.fleet.catalog import known_metrics
 from pipelines.fleet.fleet_file import load_fleet
 from tests import composed
 from tests.books import Book
+from tests.planted import HOURS, OUTPUT, WATTS, Samples, Series, board, moment, steady, vllm, without
 from tests.servers import (
     fields_of,
     http_server,
@@ -132,6 +135,79 @@ def test_a_moment_without_samples(url: str, tmp_path: Path, capsys: pytest.Captu
     assert not out.exists()
 
 
+def test_a_server_whose_samples_ended_is_looked_at_as_it_was_then(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing was known of it, unless the moment was given."""
+    assert main(["discover", url, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (len(shown["boards"]), len(shown["engines"]), shown["newest_at"]) == (13, 11, "2026-10-15T11:00:00+00:00")
+    days = (datetime.now(UTC) - datetime.fromisoformat(AT)).days
+    assert shown["doubts"][0]["line"] == (
+        f"The newest sample is {days} days old: has the server stopped scraping? What is shown here is of then."
+    )
+    server = UnknownServer(url, datetime.now(UTC))
+    server.look_back(known_metrics())
+    found = survey(server)
+    server.close()
+    written = yaml.safe_load(fleet_text("then", {"kind": "prometheus", "url": url}, found, [], Answers()))
+    assert written["period"] == {"start": date(2026, 10, 14), "end": date(2026, 10, 16)}
+
+
+HIDDEN = 3 * HOURS + 720
+
+
+def turning(low: float, high: float) -> Samples:
+    """Watts each 30 s that are low in every other ten minutes, and two minutes near the end without a sample."""
+    times = [at for at, _ in without(steady(0, 0, HIDDEN, step=30), HIDDEN - 400, HIDDEN - 250)]
+    return [(at, high if (at - moment(0)) // 600 % 2 else low) for at in times]
+
+
+def hidden() -> list[Series]:
+    """Two hosts whose wall meters go by the addresses of their BMCs, and an engine that is scraped at its pod's."""
+    exporter = {"namespace": "gpu", "pod": "dcgm-exporter-aaaaa", "container": "ours", "job": "dcgm"}
+    free = exporter | {"pod": "dcgm-exporter-bbbbb"}
+    held = exporter | {"exported_namespace": "llm", "exported_pod": "chat-0", "exported_container": "engine"}
+    every_30_seconds = turning(1, 1)
+    engine = vllm("chat-0", "chat", instance="10.244.1.9:8000")
+    return [
+        (WATTS, board("GPU-h1", "h1", **held, instance="10.244.1.5:9400"), turning(100, 300)),
+        (WATTS, board("GPU-h2", "h2", **free, instance="10.244.2.5:9400"), turning(90, 70)),
+        (OUTPUT, engine, [(at, 10 * n) for n, (at, _) in enumerate(every_30_seconds)]),
+        ("ipmi_dcmi_power_consumption_watts", {"instance": "10.9.0.101", "job": "ipmi"}, turning(400, 360)),
+        ("ipmi_dcmi_power_consumption_watts", {"instance": "10.9.0.102", "job": "ipmi"}, turning(500, 750)),
+    ]
+
+
+@pytest.mark.needs("prometheus")
+def test_hosts_behind_addresses_are_proposed_and_no_watt_is_there_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BMCs' and pods' addresses were nodes, the wall meters were a row of their own, the exporter's pod was in doubt,
+    and the mean of ten minutes with a gap was the interval."""
+    monkeypatch.setenv("WATTLEDGER_DATA", str(tmp_path / "data"))
+    out, at = tmp_path / "found.yaml", datetime.fromtimestamp(moment(HIDDEN), UTC).isoformat()
+    with prometheus_with_history(tmp_path, openmetrics(hidden())) as url:
+        assert main(["discover", url, "--out", str(out), "--yes", "--at", at]) == 0
+    printed = capsys.readouterr().out
+    assert "  nodes                2: h1, h2\n" in printed
+    assert "  meters of a node     2 by ipmi_exporter\n" in printed
+    assert "What is doubtful\n  - nothing that labels show\n" in printed
+    assert "USD per GPU-hour of a100-sxm4-80gb: without it its hours have no cost, as no seed has a price\n" in printed
+    # 100 and 300 W in turn, and 90 and 70 W. The meters' 380 W and 625 W hold these again.
+    table = printed.partition("First numbers, 2026-10-15 01:00 to 03:00 UTC\n")[2].splitlines()
+    assert [line.split()[:4:3] for line in table[2:4]] == [["chat", "200.0"], ["__unallocated__", "80.0"]]
+    block = (
+        "nodes:\n"
+        '  - {name: h1, site: main, aliases: ["10.9.0.102"]}  # its watts move with those of the boards: 1.00\n'
+        '  - {name: h2, site: main, aliases: ["10.9.0.101"]}  # its watts move with those of the boards: 1.00\n'
+    )
+    # With the ten minutes on both edges, 1,110 and 900 W.
+    assert re.match(r"not in these figures: 1,00[4-8]\.\d W of 2 wall meters at main\.", table[4])
+    assert block in printed
+    text = out.read_text(encoding="utf-8")
+    assert "".join(f"# {line}\n" for line in block.splitlines()) in text
+    assert "interval_seconds: 30.0}" in text
+
+
 def test_the_last_full_hours_are_of_one_date() -> None:
     def at(day: int, hour: int, minute: int = 0) -> datetime:
         return datetime(2026, 10, day, hour, minute, tzinfo=UTC)
@@ -213,7 +289,8 @@ def test_a_metric_of_five_million_series_is_named_and_the_rest_is_looked_at(
 
     def answer(request: http.server.BaseHTTPRequestHandler) -> None:
         path, fields = fields_of(request)
-        data: object = {"resultType": "scalar", "result": [0, "5000000" if gauge in fields.get("query", "") else "60"]}
+        value = "5000000" if gauge in fields.get("query", "") else "60"
+        data: object = {"resultType": "vector", "result": [{"metric": {}, "value": [0, value], "values": []}]}
         if path.endswith("/values"):
             data = [gauge, counter]
         elif path.endswith("/series") and gauge in fields["match[]"]:

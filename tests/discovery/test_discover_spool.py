@@ -74,6 +74,13 @@ def test_a_spool_shows_its_boards_and_is_left_as_it_is(spool: Path, capsys: pyte
     assert (source.kind, source.interval_seconds, getattr(source, "path", None)) == ("spool", 15.0, str(spool))
 
 
+def test_a_gap_makes_no_longer_interval(spool: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(spool, range(34))
+    write(spool, range(36, 40))
+    assert main(["discover", str(spool), "--json", "--at", (NINE + timedelta(minutes=40)).isoformat()]) == 0
+    assert set(json.loads(capsys.readouterr().out)["intervals_seconds"].values()) == {15.0}
+
+
 def test_an_empty_spool_is_one_line(spool: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (spool / "host=gpu-a").mkdir(parents=True)
     assert main(["discover", str(spool), "--yes"]) == 1

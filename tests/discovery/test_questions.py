@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.command_line import discover_command
 from pipelines.command_line.main import main
+from pipelines.discovery import questions
 from pipelines.fleet.plausibility import range_of, usual_rate
 
 
@@ -41,7 +41,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, *lines: str) -> Iterator[str]:
 def test_a_number(monkeypatch: pytest.MonkeyPatch, lines: list[str], key: str, value: float | None) -> None:
     left = answering(monkeypatch, *lines)
     least = 1 if key == "sites[].pue" else float("-inf")
-    assert discover_command._number("?", range_of(key), least) == value
+    assert questions._number("?", range_of(key), least) == value
     assert list(left) == []
 
 
@@ -49,7 +49,7 @@ def test_what_is_usual_is_shown_with_its_unit(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answering(monkeypatch, "11", "")
-    assert discover_command._number("?", range_of("sites[].tariff[].usd_per_kwh")) is None
+    assert questions._number("?", range_of("sites[].tariff[].usd_per_kwh")) is None
     assert capsys.readouterr().out == (
         "    usual is 0.005 to 1 USD per kWh (12 cents are 0.12, 80 USD per MWh are 0.08). If it is right, give it"
         " again\n"
@@ -60,7 +60,7 @@ def test_a_rate_is_compared_with_the_seed(monkeypatch: pytest.MonkeyPatch) -> No
     usual = usual_rate("a6000")
     assert usual.low < 0.6 < usual.high < 60
     left = answering(monkeypatch, "60", "0.6")
-    assert discover_command._number("?", usual, 0) == 0.6
+    assert questions._number("?", usual, 0) == 0.6
     assert list(left) == []
 
 
@@ -70,7 +70,7 @@ def test_a_rate_is_compared_with_the_seed(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_a_zone(monkeypatch: pytest.MonkeyPatch, lines: list[str], zone: str | None) -> None:
     answering(monkeypatch, *lines)
-    assert discover_command._zone(["DE", "US-CAL-CISO"]) == zone
+    assert questions._zone(["DE", "US-CAL-CISO"]) == zone
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,30 @@ run_windows: {inline: [{window_id: w, node: n2, start_at: 2026-10-01T00:00:00Z, 
     ("text", "problem"),
     [
         (f"{SMALLEST}---\nfleet: other\n", "is not YAML: line 6, column 1: a second document, expected one"),
+        *(
+            (text, "is not YAML: line 7 begins with a tab, expected spaces: YAML indents by spaces alone")
+            for text in (f"{SMALLEST}sites:\n\t- name: a\n", f"{SMALLEST}teams:\n\t llm: a\n")
+        ),
+        *(
+            (
+                f"{SMALLEST}cost_rates: [{{device_type: t4, usd_per_gpu_hour: {text}, source: x}}]\n",
+                f"cost_rates[0].usd_per_gpu_hour: got {got} and, after a comma, {rest}, expected a number with a"
+                " decimal point, such as 2.1: in YAML a comma ends the value",
+            )
+            for text, got, rest in (("2,1", "2", "1"), ("0,12", "0", "12"), ("1.000,5", "1.0", "5"))
+        ),
+        (
+            SMALLEST.replace("interval_seconds: 15", "interval_seconds: 2,5"),
+            "sources[cluster].interval_seconds: got 2 and, after a comma, 5, expected a number with a decimal point,"
+            " such as 2.1: in YAML a comma ends the value",
+        ),
+        (
+            f"{SMALLEST}cost_rates:\n  - device_type: t4\n    usd_per_gpu_hour: 2,1\n    source: x\n",
+            "cost_rates[0].usd_per_gpu_hour: got '2,1', expected a number with a decimal point: 2.1",
+        ),
+        # A namespace that is a number, and a host.
+        (f"{SMALLEST}teams: {{12: x}}\n", 'teams: got the key 12, expected text: quote it, "12"'),
+        (f"{SMALLEST}nodes: [{{name: 33}}]\n", 'nodes[0].name: got 33, expected text: quote it, "33"'),
         (f"{SMALLEST}teams: *nowhere\n", "is not YAML: line 6, column 8: no anchor 'nowhere' before this alias"),
         (f"{SMALLEST}teams: !!python/object:os.system x\n", "unknown tag 'tag:yaml.org,2002:python/object:os.system'"),
         (f"{SMALLEST}teams: !thing {{}}\n", "unknown tag '!thing'"),

@@ -25,6 +25,12 @@ def found(folder: Path, text: str) -> list[tuple[str, str]]:
     return [(finding.key, finding.text) for finding in findings]
 
 
+TODAY = datetime.now(UTC).date()
+SERVERS = (
+    "fleet: mine\nperiod: {{start: 2026-10-01}}\nsources:\n"
+    "  - {{name: a, kind: prometheus, url: 'http://prometheus:9090', interval_seconds: 15{first}}}\n"
+    "  - {{name: b, kind: prometheus, url: 'http://Prometheus:9090/', interval_seconds: 15{second}}}\n"
+)
 RATE = "device_type: h100-sxm5-80gb, source: x"
 # h100-sxm5-80gb costs 1.99 to 5 USD on demand and 1.30 in the seed: 1.3 / 5 = 0.26, 5 × 5 = 25. b200-sxm-180gb costs
 # 1.95 in the seed alone: 1.95 × 20 = 39. The dearest of the seed is 2.652.
@@ -45,7 +51,10 @@ ODD = [
         "got 0.00012, expected 0.005 to 1 USD per kWh (12 cents are 0.12, 80 USD per MWh are 0.08)",
     ),
     (
-        site("tariff: [{usd_per_kwh: 0.1, local_hours: [8, 20]}]"),
+        site(
+            "tariff: [{usd_per_kwh: 0.1, local_hours: [8, 20]}, {usd_per_kwh: 0.1, local_hours: [0, 8]},"
+            " {usd_per_kwh: 0.1, local_hours: [20, 24]}]"
+        ),
         "sites[dc1].time_zone",
         "got none, which is UTC, expected the site's IANA time zone, such as Europe/Oslo, because its tariff has"
         " local_hours (UTC, if they are hours of UTC)",
@@ -93,6 +102,53 @@ ODD = [
         "got 800 W, expected at most power_limit_watts, which is 700 W",
     ),
     (
+        # 17 hours are without a price.
+        site(
+            "time_zone: Europe/Oslo, tariff: [{usd_per_kwh: 0.1, local_hours: [22, 24]},"
+            " {usd_per_kwh: 0.1, local_hours: [0, 5]}]"
+        ),
+        "sites[dc1].tariff",
+        "got prices for 7 of 24 hours, expected a price for each: electricity of the local hours 5 to 22 has no cost"
+        " from 2026-10-01 on",
+    ),
+    (
+        # The night's price ends a month before the day's.
+        site(
+            "time_zone: Europe/Oslo, tariff: [{usd_per_kwh: 0.1, local_hours: [6, 22]},"
+            " {usd_per_kwh: 0.1, local_hours: [22, 24]}, {usd_per_kwh: 0.1, local_hours: [0, 6], valid_to: 2026-10-02}]"
+        ),
+        "sites[dc1].tariff",
+        "got prices for 18 of 24 hours, expected a price for each: electricity of the local hours 0 to 6 has no cost"
+        " from 2026-10-02 on",
+    ),
+    (
+        site("tariff: [{usd_per_kwh: 0.1, valid_from: 2099-01-01}]"),
+        "sites[dc1].tariff[0].valid_from",
+        f"got 2099-01-01, expected one of {TODAY} or before: until then nothing has this price. Is its year right?",
+    ),
+    (
+        f"{SMALLEST}cost_rates: [{{{RATE}, usd_per_gpu_hour: 2, valid_from: 2099-01-01}}]",
+        "cost_rates[0].valid_from",
+        f"got 2099-01-01, expected one of {TODAY} or before: until then nothing has this price. Is its year right?",
+    ),
+    (
+        f"{SMALLEST}models: [{{name: m, contract_prices: [{{output_usd_per_mtok: 2, valid_from: 2099-01-01}}]}}]",
+        "models[m].contract_prices[0].valid_from",
+        f"got 2099-01-01, expected one of {TODAY} or before: until then nothing has this price. Is its year right?",
+    ),
+    (
+        SERVERS.format(first="", second=", matchers: ['job=\"vllm\"']"),
+        "sources[b].url",
+        "got the place of sources[a] again, expected one source for one place, or matchers that divide its series: all"
+        " of them are read twice",
+    ),
+    (
+        SMALLEST.replace("sources:\n", "sources:\n  - {name: s, kind: spool}\n  - {name: t, kind: spool}\n"),
+        "sources[t].path",
+        "got the place of sources[s] again, expected one source for one place, or matchers that divide its series: all"
+        " of them are read twice",
+    ),
+    (
         f"{SMALLEST}models: [{{name: m, slo: {{ttft_seconds: 2000}}}}]",
         "models[m].slo.ttft_seconds",
         "got 2000, expected 0.001 to 600 seconds (2000 ms are 2)",
@@ -122,12 +178,20 @@ def test_an_accepted_value_is_none(tmp_path: Path, text: str, key: str, why: str
         site("tariff: [{usd_per_kwh: 1.5}]") + 'accepted: ["sites[dc1].tariff[0].usd_per_kwh"]\n',
         f"{SMALLEST}sites: [{{name: dc1, zone: ES, pue: 1.0}}]",
         f"{SMALLEST}sites: [{{name: dc1, zone: ES, pue: 3}}]",
-        # Contracts that begin later.
-        site("tariff: [{usd_per_kwh: 0.1, valid_from: 2099-01-01}]")
+        # Prices and contracts that follow those of today.
+        site("tariff: [{usd_per_kwh: 0.1, valid_to: 2099-01-01}, {usd_per_kwh: 0.2, valid_from: 2099-01-01}]")
         + "energy_contracts: [{contract: c, site: dc1, share_ratio: 1, gco2e_per_kwh: 0, source: s,"
         " valid_from: 2099-01-01}]\n"
         + "commitments: [{commitment: c, site: dc1, device_type: h100-sxm5-80gb, gpus: 8, usd_per_gpu_hour: 1.7,"
         " valid_from: 2099-01-01}]\n",
+        f"{SMALLEST}cost_rates: [{{{RATE}, usd_per_gpu_hour: 2}}, {{{RATE}, usd_per_gpu_hour: 3,"
+        " valid_from: 2099-01-01}]",
+        # One server by parts, for two tenants, and by another prefix.
+        SERVERS.format(first=", matchers: ['cluster=\"a\"']", second=", matchers: ['cluster=\"b\"']"),
+        SERVERS.format(first=", headers: {X-Scope-OrgID: a}", second=", headers: {X-Scope-OrgID: b}"),
+        SERVERS.format(first="", second=", metric_prefix: amd_"),
+        # Dates before the first tariff are dates without a price, not hours.
+        site("tariff: [{usd_per_kwh: 0.1, valid_from: 2026-10-05}]"),
         # What the seed's price of another contract, a written-off board or an old card may be.
         f"{SMALLEST}cost_rates: [{{{RATE}, usd_per_gpu_hour: 0}}]",
         f"{SMALLEST}cost_rates: [{{{RATE}, usd_per_gpu_hour: 12.3}}]",

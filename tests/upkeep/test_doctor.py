@@ -7,12 +7,13 @@ import os
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+import dagster as dg
 import duckdb
 import pytest
 
 from pipelines.command_line.main import main
 from pipelines.fleet.fleet_file import Fleet, load_fleet
-from pipelines.upkeep import diagnosis
+from pipelines.upkeep import dagster_history, diagnosis, run_lock
 from pipelines.upkeep.dagster_history import Run
 from pipelines.warehouse import database, sealed_dates
 from pipelines.warehouse.raw_tables import SCHEMA_VERSION, create_tables
@@ -176,3 +177,29 @@ def test_a_warehouse_that_is_being_written_leaves_the_rest(
     page = capsys.readouterr().out
     assert f"{fleet.warehouse} is open in process {os.getpid()} on " in page
     assert page.splitlines()[-1] == "Nothing is wrong, and nothing is to be done, as far as can be seen now."
+
+
+def test_a_run_that_was_killed_is_broken_off_and_one_that_is_under_way_is_not(fleet: Fleet) -> None:
+    """After kill -9 nothing was wrong, and the run was listed as started for good."""
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def statuses(tag: str | None) -> list[str]:
+            tags = {"fleet": "mine"} | ({run_lock.TAG: tag} if tag else {})
+            run = dg.DagsterRun(job_name="all", tags=tags, status=dg.DagsterRunStatus.STARTED)
+            instance.add_run(run)
+            (newest,) = dagster_history.last_runs(instance, fleet, 1)
+            dagster_history.end_broken_off(instance, fleet)
+            return [newest.status, instance.get_run_by_id(run.run_id).status.value]
+
+        assert statuses(run_lock.own()) == ["BROKEN_OFF", "FAILURE"]  # nothing holds the lock
+        assert statuses(None) == ["STARTED", "STARTED"]  # a run of the Dagster UI
+        run_lock.hold(fleet.root)
+        assert statuses(run_lock.own()) == ["STARTED", "STARTED"]
+        assert statuses("99999999@" + run_lock.own().partition("@")[2]) == ["BROKEN_OFF", "FAILURE"]
+        assert statuses("1@another-host") == ["STARTED", "STARTED"]
+    trouble = found(fleet, Run(NOW, None, "BROKEN_OFF", "2026-11-19")).troubles[0]
+    assert trouble == diagnosis.Trouble(
+        "error",
+        "the last run broke off (2026-11-20 06:00 UTC): its process ended before it did",
+        "run again: what is whole stays. See whether it was killed for its memory",
+    )

@@ -128,7 +128,7 @@ def exploding() -> str:
         (TINY.replace("start: 2026-10-01", "start: 2026-13-01"), ("line 4", "got '2026-13-01'", "month must be in 1")),
         (TINY + "grid_seconds: " + "1" * 5000, ("line 6", "Exceeds the limit")),
         (TINY + "sites: a: b", ("line 6, column 9", "mapping values are not allowed in this context")),
-        (TINY + "sites:\n\t- a", ("line 7, column 1", "cannot start any token")),
+        (TINY + "sites:\n\t- a", ("line 7 begins with a tab", "expected spaces")),
         (TINY + 'run_windows: {files: [{path: "${NOWHERE}/w.csv"}]}', ("run_windows.files[0].path", "NOWHERE is not")),
         ("", ("expected a mapping with the keys fleet, period, sources",)),
     ],

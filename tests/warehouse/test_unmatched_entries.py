@@ -33,6 +33,8 @@ BOOKED = [
 DAYS = ["2026-10-01", "2026-10-02", "2026-10-03"]
 SERIES = [
     ("dcgm_exporter", {"Hostname": "gpu-0a", "UUID": "GPU-1", "modelName": "NVIDIA H100", "instance": "10.0.0.5:9400"}),
+    ("dcgm_exporter", {"Hostname": "gpu-03", "UUID": "MIG-c", "instance": "172.16.0.9:9400"}),
+    ("ipmi_exporter", {"instance": "10.9.0.3:9290"}),
     ("vllm", {"namespace": "llm", "pod": "big-0", "model_name": "org/big", "instance": "10.1.2.3:8000"}),
 ]  # fmt: skip
 
@@ -42,10 +44,12 @@ def write(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("create schema marts; create schema reference")
     connection.execute("create table marts.token_ledger (date date, engine varchar)")
     connection.execute("create table reference.label_catalog as from 'dbt_project/seeds/label_catalog.csv'")
+    connection.execute("create table reference.metric_catalog as from 'dbt_project/seeds/metric_catalog.csv'")
     for n, (kind, labels) in enumerate(SERIES):
+        metric = {"dcgm_exporter": "DCGM_FI_DEV_POWER_USAGE", "ipmi_exporter": "ipmi_dcmi_power_consumption_watts"}
         connection.execute(
-            "insert into raw.series values (?, 'cluster', ?, 'm', ?, ?, ?)",
-            [n, kind, json.dumps(labels), "2026-10-01 00:00:00+00", "2026-10-03 23:00:00+00"],
+            "insert into raw.series values (?, 'cluster', ?, ?, ?, ?, ?)",
+            [n, kind, metric.get(kind, "m"), json.dumps(labels), "2026-10-01 00:00:00+00", "2026-10-03 23:00:00+00"],
         )
     for on in DAYS:
         connection.execute("insert into marts.token_ledger values (?, 'llm/big-0')", [on])
@@ -78,6 +82,12 @@ SPAN = "2026-10-01 to 2026-10-03"
             "nodes: [{name: gpu-0a, aliases: [10.0.0.6]}]",
             "nodes[gpu-0a].aliases[10.0.0.6]",
             f"got '10.0.0.6', expected a node that telemetry has, {SPAN}; nearest: 10.0.0.5",
+        ),
+        (
+            "nodes: [{name: GPU-33, aliases: [10.9.0.3]}]",  # its boards are on gpu-03
+            "nodes[GPU-33].name",
+            "got 'GPU-33', which has a wall meter and no board, beside 'gpu-03', which has boards and no wall meter,"
+            " expected one name for all meters of a host",
         ),
         (
             "devices: [{device_uuid: GPU-2, spare: true}]",
@@ -143,6 +153,10 @@ def test_a_name_that_telemetry_does_not_have_is_found_with_the_nearest(
     "text",
     [
         "nodes: [{name: gpu-0a, aliases: [10.0.0.5]}]",  # the address that its exporter is scraped at
+        "nodes: [{name: gpu-03, aliases: [10.9.0.3]}]",
+        # A host without boards of quite another name, and one beside boards whose wall meter is known.
+        "nodes: [{name: storage-1, aliases: [10.9.0.3]}]",
+        "nodes: [{name: gpu-04, aliases: [10.9.0.3]}, {name: gpu-03}, {name: gpu-0a}]",
         # A node that was retired before the first booked date, and one that comes later.
         'nodes: [{name: old}]\nassignments: [{node: old, model: m, start_at: "2026-08-01T00:00:00Z",'
         ' end_at: "2026-10-01T00:00:00Z"}]',

@@ -258,7 +258,10 @@ def test_a_rebuild_is_of_booked_dates(one_booked_date: Fleet, capsys: pytest.Cap
     outside = ["run", "--fleet", str(one_booked_date.path), "--rebuild", "--start", "2026-10-01"]
     assert main(outside) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == "--start 2026-10-01 --end 2026-10-03: expected dates in [2026-10-02, 2026-10-03]"
+    assert line == (
+        "--start 2026-10-01 --end 2026-10-03: expected a start from 2026-10-02 on, and an end up to 2026-10-03, the"
+        " date after the last one"
+    )
     with database.connect(one_booked_date.warehouse) as connection:
         connection.execute("delete from raw.booked_with")
     assert main(["run", "--fleet", str(one_booked_date.path), "--rebuild"]) == 2

@@ -71,7 +71,7 @@ def _page(fleet: Fleet, found: diagnosis.Diagnosis, own_cost: str) -> Iterator[s
             (
                 f"{one.began_at:%Y-%m-%d %H:%M}",
                 MISSING if one.seconds is None else f"{one.seconds:,.0f}",
-                one.status.lower(),
+                one.status.lower().replace("_", " "),
                 one.dates,
             )
             for one in found.runs

@@ -32,6 +32,10 @@ class Tariff(Dated):
         until = f" to {self.valid_to}" if self.valid_to else ""
         return f"{self.usd_per_kwh:g} USD/kWh, hours {first} to {end}, from {self.valid_from}{until}"
 
+    def is_in_force(self, on: date) -> bool:
+        """Whether it prices hours of a local date."""
+        return self.valid_from <= on and (self.valid_to is None or on < self.valid_to)
+
     def overlaps(self, other: Tariff) -> bool:
         """Whether both would price the same hour."""
         return max(self.local_hours[0], other.local_hours[0]) < min(self.local_hours[1], other.local_hours[1]) and max(
@@ -48,3 +52,20 @@ def double_tariffs(site: str, tariffs: Sequence[Tariff]) -> Iterator[str]:
                 " expected one price per local hour and date: keep one of them, change local_hours, or end the earlier"
                 " one (valid_to is the first date that is not priced)"
             )
+
+
+def unpriced_hours(site: str, tariffs: Sequence[Tariff], first: date, last: date) -> Iterator[str]:
+    """A line for tariffs of a site that leave out hours of a local day, with the first date on which they do. A date
+    without any tariff is one that is not priced."""
+    changes = {first, *(one.valid_from for one in tariffs), *(one.valid_to for one in tariffs if one.valid_to)}
+    for on in sorted(day for day in changes if first <= day <= last):
+        priced = {hour for one in tariffs if one.is_in_force(on) for hour in range(*one.local_hours)}
+        if 0 < len(priced) < 24:
+            bounded = priced | {-1, 24}
+            edges = [n for n in range(25) if (n in bounded) != (n - 1 in bounded)]
+            shown = ", ".join(f"{start} to {end}" for start, end in zip(edges[::2], edges[1::2], strict=True))
+            yield (
+                f"sites[{site}].tariff: got prices for {len(priced)} of 24 hours, expected a price for each:"
+                f" electricity of the local hours {shown} has no cost from {on} on"
+            )
+            return

@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import yaml
 
 from pipelines.command_line import model_headline
+from pipelines.named_figures import unplaced_hosts
+from pipelines.named_figures.unplaced_hosts import UnplacedMeter
 from tests.planted import DAY, DAY_SECONDS, HOURS, WATTS, Samples, Series, board, plant, steady
 from tests.shapes import Seen, Shape, shape
 
@@ -170,10 +173,19 @@ def test_the_first_table_has_it_apart_with_the_lines_to_write(book: Seen) -> Non
     assert shown == (
         f"not in these figures: {kwh:,.1f} kWh of 3 wall meters at south, west. Boards there have no wall meter, and"
         " nothing names the hosts of these; the fleet file does:\n"
-        '  nodes: [{name: u5, site: south, aliases: ["10.0.7.1"]}]\n'
-        '  nodes: [{name: u1, site: west, aliases: ["10.0.4.2"]}]  # its watts move with those of the boards: 1.00\n'
-        '  nodes: [{name: u2, site: west, aliases: ["10.0.4.1"]}]  # its watts move with those of the boards: 1.00'
+        "nodes:\n"
+        '  - {name: u5, site: south, aliases: ["10.0.7.1"]}  # the one meter and the one host that are left\n'
+        '  - {name: u1, site: west, aliases: ["10.0.4.2"]}  # its watts move with those of the boards: 1.00\n'
+        '  - {name: u2, site: west, aliases: ["10.0.4.1"]}  # its watts move with those of the boards: 1.00'
     )
+    # One block, as a file takes it: three of one key are none that YAML reads.
+    block = yaml.safe_load(shown.partition("\n")[2])
+    assert block["nodes"][1] == {"name": "u1", "site": "west", "aliases": ["10.0.4.2"]}
+    unknown = UnplacedMeter("west", "10.0.9.9", 1.0, 1.0, 'nodes: [{name: <node>, aliases: ["10.0.9.9"]}]', None, None)
+    assert unplaced_hosts.block([unknown]) == [
+        "nodes:",
+        '  # - {name: <node>, aliases: ["10.0.9.9"]}  # which host is it?',
+    ]
 
 
 def test_the_line_of_the_message_places_the_meters(book: Seen, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -1,0 +1,57 @@
+"""The command `help`: what the pages have on a check, a key of the fleet file, a figure, a column, or a whole page.
+
+Messages name pages; a wheel has them beside the package. Keep out what the pages have.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from pipelines.fleet.places import PROJECT
+from pipelines.warehouse.refusals import QuestionError
+
+DOCS = PROJECT / "docs"
+# The pages that are looked at first; the others follow.
+FIRST = ("troubleshooting.md", "figures.md", "fleet_file.md", "glossary.md", "tables.md")
+# Of a name with its own part, such as source_cluster_answers, the page has source_NAME_answers.
+_PART = "NAME"
+_HEADING = re.compile(r"(#+) (.*)")
+_FIRST_CELL = re.compile(r"\| \[?`([\w.]+)`")
+
+
+def help_on(word: str) -> int:
+    """Print the page, or each section and row about a word. QuestionError with the nearest words of an unknown one."""
+    page = DOCS / f"{word.removeprefix('docs/').removesuffix('.md')}.md"
+    if page.is_relative_to(DOCS) and ".." not in word and page.is_file():
+        print(page.read_text(encoding="utf-8").rstrip())
+        return 0
+    pages = [DOCS / name for name in FIRST]
+    pages += sorted({*DOCS.rglob("*.md")} - {*pages, *(DOCS / "decisions").rglob("*")})
+    sections = [(path, *section) for path in pages for section in _sections(path)]
+    found = [(path, text) for path, name, text in sections if _is(name, word)]
+    if not found:
+        names = {name.strip("`") for _, name, _ in sections}
+        alike = difflib.get_close_matches(word.casefold(), {name for name in names if " " not in name}, n=1)
+        raise QuestionError(f"help {word}: no page has it{'; nearest: ' if alike else ''}{''.join(alike)}")
+    for path, text in found:
+        print(f"docs/{path.relative_to(DOCS)}\n\n{text}\n")
+    return 0
+
+
+def _sections(path: Path) -> Iterator[tuple[str, str]]:
+    """Name and text of each section below the page's title, without its subsections, and of each row of a table that
+    begins with a name."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    heads = [(n, found) for n, line in enumerate(lines) if (found := _HEADING.fullmatch(line)) and len(found[1]) > 1]
+    for (start, head), (end, _) in pairwise([*heads, (len(lines), None)]):
+        yield head[2] if head else "", "\n".join(lines[start:end]).rstrip()
+    yield from ((found[1], line) for line in lines if (found := _FIRST_CELL.match(line)))
+
+
+def _is(name: str, word: str) -> bool:
+    pattern = re.escape(name.strip("`")).replace(_PART, r"\w+")
+    return re.fullmatch(pattern, word, re.IGNORECASE) is not None
