@@ -44,7 +44,7 @@ def _without_a_rate(kind: str) -> str:
 
 def _unmetered_hosts(found: Survey) -> Iterator[str]:
     if "node" not in found.meters():
-        yield "watts of the hosts beside their boards (nodes[].host_watts): without them a published share is assumed"
+        yield "watts of the hosts beside their boards (nodes[].host_watts): without them they are assumed"
 
 
 def asked(found: Survey) -> Answers:
