@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -18,7 +19,7 @@ from pipelines.warehouse.refusals import QuestionError
 from tests.books import Book
 from tests.ledger.attribution.test_unplaced_meters import UNPLACED
 from tests.planted import ENERGY, OUTPUT, Series, board, pod, rising, vllm
-from tests.shapes import SITE, Seen, Shape, shape
+from tests.shapes import Seen, Shape, shape
 
 OCTOBER = date(2026, 10, 1)
 CHOICES = [
@@ -31,8 +32,8 @@ CHOICES = [
 ]
 
 
-# Device type -> the site of its board: a rate that includes electricity, one without a rate, and a site without a PUE.
-KINDS = {"leased": "explained", "unrated": "explained", "rented": "explained_bare"}
+# Types of boards: a rate that includes electricity, and no rate.
+KINDS = ("leased", "unrated")
 
 
 def of_kinds() -> Iterator[Series]:
@@ -45,12 +46,10 @@ def of_kinds() -> Iterator[Series]:
 EXPLAINED = shape(
     "explained",
     of_kinds,
-    sites=[{"name": "explained", **SITE}, {"name": "explained_bare", "tariff": [{"usd_per_kwh": 0.1}]}],
-    nodes=[{"name": f"x-{kind}", "site": site, "host_watts": 100} for kind, site in KINDS.items()],
+    nodes=[{"name": f"x-{kind}", "site": "explained", "host_watts": 100} for kind in KINDS],
     device_types=[{"name": kind, "power_limit_watts": 700.0} for kind in KINDS],
     cost_rates=[
         {"device_type": "leased", "usd_per_gpu_hour": 2.6, "includes_energy": True, "source": "provider"},
-        {"device_type": "rented", "usd_per_gpu_hour": 2.0, "source": "provider"},
     ],
 )
 
