@@ -125,7 +125,11 @@ def _explained(asked: _Asked, figure: HeadlineFigure) -> Node:
         children = [node for branch in figure.branches for node in BRANCHES[branch](asked, figure)]
         return Node(name, found["amount"], figure.unit, figure.title, children)
     above, below = _terms(figure)
-    branches = [tuple(BRANCHES[branch](asked, figure)) for branch in figure.branches]
+    # What is not known has no parts: of tokens, the output where the input is not reported.
+    branches = [
+        () if found[side] is None else tuple(BRANCHES[branch](asked, figure))
+        for side, branch in zip(("above", "below"), figure.branches, strict=False)
+    ]
     terms = (
         Node(above[0], found["above"], above[1], "above the line", branches[0] if branches else ()),
         Node(below[0], found["below"], below[1], "below the line", branches[1] if len(branches) > 1 else ()),
