@@ -158,7 +158,8 @@
         {{ columns_of('keys', names) }},
         case when known.month is null then 0 else known.known_cost_usd end as known_cost_usd,
         case
-            when closings.month is not null then coalesce(frozen.closed_cost_usd, 0)
+            -- What came after the closing was charged 0; what had no price then, at no amount.
+            when closings.month is not null then case when frozen.month is null then 0 else frozen.closed_cost_usd end
             when known.known_cost_usd is not null or adjusted.adjustment_usd is not null
                 then coalesce(known.known_cost_usd, 0) + coalesce(adjusted.adjustment_usd, 0)
         end as closed_cost_usd,

@@ -65,7 +65,7 @@ def prepare(
     dropped = [
         change.mart
         for change in found
-        if change.mart in held and (is_recreated or contracts.marts[change.mart].replaces == "all")
+        if change.mart in held and (is_recreated or _keeps_no_row(contracts.marts[change.mart], change))
     ]
     leftover = sorted(held.keys() - contracts.marts.keys())
     with database.transaction(connection):
@@ -73,7 +73,9 @@ def prepare(
             due_dates.mark_due(connection, start, end)
         carried = []
         if open_from > date.min:
-            carried = [mart for mart in dropped if contracts.marts[mart].replaces != "all"]
+            carried = [
+                one.mart for one in found if one.mart in dropped and not _keeps_no_row(contracts.marts[one.mart], one)
+            ]
             _carry_sealed(connection, contracts, found, carried)
             dropped = [mart for mart in dropped if mart not in carried]
         for mart in (*dropped, *leftover):
@@ -88,6 +90,12 @@ def prepare(
         _describe(connection, contracts)
     for mart in leftover:
         logger.info("marts.%s: removed, nothing makes it any more", mart)
+
+
+def _keeps_no_row(mart: Mart, change: Change) -> bool:
+    """Whether no row of the older table can stay: every run makes it whole, or its rows had no billing month yet, by
+    which a run replaces them."""
+    return mart.replaces == "all" or (mart.replaces == "billing_months" and "billing_month" in dict(change.added))
 
 
 def _carry_sealed(

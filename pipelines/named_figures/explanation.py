@@ -126,7 +126,11 @@ def _explained(asked: _Asked, figure: HeadlineFigure) -> Node:
         children = [node for branch in figure.branches for node in BRANCHES[branch](asked, figure)]
         return Node(name, found["amount"], figure.unit, figure.title, children)
     above, below = _terms(figure)
-    branches = [tuple(BRANCHES[branch](asked, figure)) for branch in figure.branches]
+    # What is not known has no parts: of tokens, the output where the input is not reported.
+    branches = [
+        () if found[side] is None else tuple(BRANCHES[branch](asked, figure))
+        for side, branch in zip(("above", "below"), figure.branches, strict=False)
+    ]
     terms = (
         Node(above[0], found["above"], above[1], "above the line", branches[0] if branches else ()),
         Node(below[0], found["below"], below[1], "below the line", branches[1] if len(branches) > 1 else ()),
@@ -175,7 +179,7 @@ def _priced(asked: _Asked) -> dict[str, list[Node]]:
     for row in asked.read("prices", condition=asked.condition("marts.focus_cost_and_usage")):
         device_type, usd = row["device_type"], row["unit_price_usd"]
         line = fleet_lines.of_price(asked.fleet.path, row["part"], row["site"], device_type, float(usd))
-        stated = line or ("a mean of several prices" if row["is_blended"] else "")
+        stated = "a mean of several prices" if row["is_blended"] else line
         name = f"{row['quantity']:,.3f} {row['unit']} × {float(usd):,.6g} USD" + (
             f" of {device_type}" if device_type else ""
         )
@@ -228,36 +232,44 @@ def _compute(asked: _Asked, figure: HeadlineFigure) -> Iterator[Node]:
             of = f" of {row['device_type']}" if row["device_type"] else ""
             note = ", ".join(filter(None, (row["source"], line)))
             nodes.append(Node(f"{row['quantity']:,.3f} {kind} {price}{of}", row["usd"], "USD", note))
-        yield Node(name, trees.total(nodes), "USD", "", trees.gathered(nodes, "USD"))
+        if nodes:  # none where the rate includes it
+            yield Node(name, trees.total(nodes), "USD", "", trees.gathered(nodes, "USD"))
 
 
 def _electricity(asked: _Asked, figure: HeadlineFigure) -> Iterator[Node]:
-    """Accelerators, hosts, and what the PUE adds."""
-    (row,) = asked.rows(
-        "select sum(energy_joules) as energy_joules, sum(host_overhead_joules) as host_joules,"
-        f" sum(facility_energy_kwh) as kwh from marts.model_monthly where {asked.condition('marts.model_monthly')}"
+    """Accelerators, hosts, and what the PUE adds, of what has a PUE. An unplaced wall meter is in no total: what it
+    measures is in the hosts of the boards beside it."""
+    known = f"{asked.condition('marts.model_hourly')} and facility_energy_kwh is not null"
+    hours = "(site, meter_scope, date_trunc('hour', interval_start_at)) in"
+    has_pue = f"{hours} (select (site, meter_scope, hour_start_at) from marts.model_hourly where {known})"
+    sites = asked.read("electricity", known=known, ledger=f"{asked.in_ledger('marts.energy_ledger')} and {has_pue}")
+    devices, hosts, facility = (
+        trees.total([Node("", row[column], "") for row in sites]) for column in ("device_joules", "host_joules", "kwh")
     )
-    meters = [replace(node, amount=_in_kwh(node.amount), unit="kWh") for node in _metered(asked, "energy_joules")]
-    accelerators = _in_kwh(row["energy_joules"])
-    hosts = _in_kwh(row["host_joules"])
+    accelerators, hosts = _in_kwh(devices), _in_kwh(hosts)
+    placed = f"unknown_reason is distinct from 'unplaced_meter' and {has_pue}"
+    meters = [
+        replace(node, amount=_in_kwh(node.amount), unit="kWh") for node in _metered(asked, "energy_joules", placed)
+    ]
     yield Node("accelerators", accelerators, "kWh", "as their meters measured", meters)
-    yield Node("hosts", hosts, "kWh", "CPU, memory, fans", tuple(_hosts(asked)))
-    pue = "; ".join(
-        f"{site.name}: PUE {site.pue:g}, {fleet_lines.of_site(asked.fleet.path, site.name, 'pue')}".rstrip(", ")
-        for site in asked.fleet.sites
-        if site.pue is not None
-    )
-    over = _less(row["kwh"], trees.total([Node("", accelerators, "kWh"), Node("", hosts, "kWh")]))
-    yield Node("cooling and other overhead", over, "kWh", pue)
+    yield Node("hosts", hosts, "kWh", "CPU, memory, fans", tuple(_hosts(asked, placed)))
+    notes = [
+        f"{row['site']}: PUE {row['pue']:.4g}, {fleet_lines.of_site(asked.fleet.path, row['site'], 'pue', row['pue'])}"
+        for row in sites
+        if row["pue"] is not None
+    ]
+    over = _less(facility, trees.total([Node("", accelerators, "kWh"), Node("", hosts, "kWh")]))
+    yield Node("cooling and other overhead", over, "kWh", "; ".join(note.rstrip(", ") for note in notes))
 
 
-def _hosts(asked: _Asked) -> Iterator[Node]:
+def _hosts(asked: _Asked, only: str) -> Iterator[Node]:
     """What hosts drew, by how it is known."""
     if not asked.has_meters:
         return
     for row in asked.rows(
         "select host_basis, sum(host_overhead_joules) as joules, sum(energy_joules) as board_joules"
         f" from marts.energy_ledger where {asked.in_ledger('marts.energy_ledger')} and host_overhead_joules > 0"
+        f" and {only}"
         " group by host_basis order by joules desc, host_basis"
     ):
         basis, kwh = str(row["host_basis"]), _in_kwh(row["joules"])

@@ -27,22 +27,32 @@ _OF_SITE = {
 
 
 def of_price(path: Path, part: str, site: str, device_type: str | None, usd: float | None) -> str:
-    """The line of a price, such as `fleets/demo.yaml, line 63`; empty where the file does not state it."""
+    """The line of a price, such as `fleets/demo.yaml, line 63`; with what the line has now, where that is another
+    price; empty where the file does not state it."""
     if part in ("capacity", "cost_of_capital"):
         entries = [
             *_entries(_value(_composed(path), "cost_rates"), device_type=device_type),
             *_entries(_value(_composed(path), "commitments"), device_type=device_type, site=site),
         ]
-        return _line(path, _nearest(entries, "usd_per_gpu_hour", usd))
+        return _priced_line(path, entries, "usd_per_gpu_hour", usd)
     key, amount = _OF_SITE.get(part, ("", ""))
     stated = _value(_site(path, site), key)
     entries = list(_entries(stated)) or ([stated] if stated is not None else [])
-    return _line(path, _nearest(entries, amount, usd))
+    return _priced_line(path, entries, amount, usd)
 
 
-def of_site(path: Path, site: str, key: str) -> str:
-    """The line on which a site states a key; empty where it does not."""
-    return _line(path, _value(_site(path, site), key))
+def of_site(path: Path, site: str, key: str, booked: float) -> str:
+    """The line on which a site states a key, with what it has now where another value was booked; empty where it states
+    none."""
+    stated = _value(_site(path, site), key)
+    now = stated.value if isinstance(stated, yaml.ScalarNode) else None
+    return _line(path, stated) + ("" if now is None or _is(now, booked, 1e-3) else f" (now {now})")
+
+
+def _priced_line(path: Path, entries: list[yaml.Node], key: str, usd: float | None) -> str:
+    entry = _nearest(entries, key, usd)
+    now = _text(entry, key) if entry is not None else None
+    return _line(path, entry) + ("" if now is None or usd is None or _is(now, usd) else f" (now {now})")
 
 
 @cache
@@ -80,9 +90,9 @@ def _nearest(entries: list[yaml.Node], key: str, usd: float | None) -> yaml.Node
     return same[0] if same else entries[0] if len(entries) == 1 else None
 
 
-def _is(text: str | None, usd: float) -> bool:
+def _is(text: str | None, value: float, ratio: float = 1e-6) -> bool:
     try:
-        return text is not None and abs(float(text) - usd) < 1e-9
+        return text is not None and abs(float(text) - value) <= ratio * abs(value)
     except ValueError:
         return False
 

@@ -67,7 +67,7 @@ def _tiles(statement: Statement) -> Iterator[str]:
         ("Output tokens", number(whole["output_tokens"], 0), "", f"in {number(whole['requests'], 0)} requests"),
         ("Electricity", number(whole["facility_energy_kwh"], 2), "kWh", _between(statement, "facility_energy_kwh", 2)),
         ("CO₂e by location", number(whole["location_kgco2e"], 3), "kg", _between(statement, "location_kgco2e", 3)),
-        ("CO₂e by market", number(whole["market_kgco2e"], 3), "kg", "with the contracts of the site"),
+        ("CO₂e by market", number(whole["market_kgco2e"], 3), "kg", "with the contracts of the site, if any"),
     ):
         known = f"&nbsp;{unit}" if unit and "unknown" not in value else ""
         yield f'<li><span class="what">{what}</span><b>{value}{known}</b><span class="more">{more}</span></li>'
@@ -120,7 +120,8 @@ def _measured(statement: Statement) -> Iterator[str]:
     )
     yield (
         "CO₂e by location: each hour's electricity times the grid's intensity there. By market: with the operator's"
-        " contracts and certificates (GHG Protocol, Scope 2, both methods). Manufacture is not in it."
+        " contracts and certificates, the rest at the residual mix, or at the grid's average where none is known (GHG"
+        " Protocol, Scope 2, both methods). Manufacture is not in it."
     )
     if statement.interval_level is not None:
         yield (

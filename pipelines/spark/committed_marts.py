@@ -30,6 +30,7 @@ MONTHLY = {
     "cost_reconciliation_daily": "billing_month",
     "cost_reconciliation_monthly": "billing_month",
     "focus_cost_and_usage": "billing_month",
+    "rack_economics_daily": "billing_month",
     "tenant_daily": "billing_month",
     "token_class_cost_daily": "billing_month",
 }
@@ -60,7 +61,6 @@ REMADE = frozenset(
         "platform_crossover",
         "platform_partial_load",
         "platform_results",
-        "rack_economics_daily",
         "recoverable_energy",
         "scenario_results",
         "slo_capacity",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -16,6 +17,9 @@ from pipelines.named_figures.trees import Node
 from pipelines.warehouse import database
 from pipelines.warehouse.refusals import QuestionError
 from tests.books import Book
+from tests.ledger.attribution.test_unplaced_meters import UNPLACED
+from tests.planted import ENERGY, OUTPUT, Series, board, pod, rising, vllm
+from tests.shapes import Seen, Shape, shape
 
 OCTOBER = date(2026, 10, 1)
 CHOICES = [
@@ -26,6 +30,28 @@ CHOICES = [
     Choice(OCTOBER, model="Free accelerators"),
     Choice(OCTOBER, site="west"),
 ]
+
+
+# Types of boards: a rate that includes electricity, and no rate.
+KINDS = ("leased", "unrated")
+
+
+def of_kinds() -> Iterator[Series]:
+    """A board of 400 W and an engine of each kind."""
+    for kind in KINDS:
+        yield ENERGY, {**board(f"GPU-x-{kind}", f"x-{kind}", **pod(f"x-{kind}")), "modelName": kind}, rising(400_000)
+        yield OUTPUT, vllm(f"x-{kind}", f"x-{kind}"), rising(10)
+
+
+EXPLAINED = shape(
+    "explained",
+    of_kinds,
+    nodes=[{"name": f"x-{kind}", "site": "explained", "host_watts": 100} for kind in KINDS],
+    device_types=[{"name": kind, "power_limit_watts": 700.0} for kind in KINDS],
+    cost_rates=[
+        {"device_type": "leased", "usd_per_gpu_hour": 2.6, "includes_energy": True, "source": "provider"},
+    ],
+)
 
 
 @pytest.fixture(scope="module")
@@ -64,14 +90,80 @@ def test_the_branches_of_every_amount_add_up_to_it(
         return
     (stated,) = published.execute(explanation.query_of(dictionary.figures()[name], choice)).fetchone() or (None,)
     assert root.amount == stated
+    adds_up(root)
+
+
+def adds_up(root: Node) -> None:
     for node in every(root):
         assert "in no row of" not in node.name
+        assert "(now" not in node.note  # the fleet file has the prices that were booked
         if node.children:
             # Schema finance rounds kilograms to a milligram once per row.
             least = Decimal("0.0001") if node.unit == "kg" else Decimal("0.000000001")
             assert Decimal(trees.total(node.children) or 0) == pytest.approx(
                 Decimal(node.amount or 0), abs=least, rel=0
-            )
+            ), node.name
+
+
+@pytest.mark.parametrize("shape_of", [UNPLACED, EXPLAINED], ids=lambda one: one.site)
+def test_they_add_up_where_meters_have_no_place_and_prices_include_others(
+    shared_book: Callable[[Shape], Seen], shape_of: Shape
+) -> None:
+    seen = shared_book(shape_of)
+    with seen.connection(read_only=True) as connection:
+        for name in dictionary.figures():
+            for site in shape_of.sites:
+                try:
+                    found = explanation.explained(
+                        connection, seen.fleet, dictionary.named(name), Choice(OCTOBER, site=site)
+                    )
+                except QuestionError:
+                    continue
+                for root in found:
+                    adds_up(root)
+
+
+def test_a_rate_that_includes_electricity_is_all_of_the_compute_cost(shared_book: Callable[[Shape], Seen]) -> None:
+    """24 hours at 2.60 USD. Its electricity is paid with the rate; what has no rate is in no compute cost."""
+    seen = shared_book(EXPLAINED)
+    choice = Choice(OCTOBER, site="explained")
+    with seen.connection(read_only=True) as connection:
+        (root,) = explanation.explained(connection, seen.fleet, dictionary.named("compute_cost_usd"), choice)
+    assert root.amount == Decimal("62.4")
+    assert [(child.name, child.amount) for child in root.children] == [("accelerators", Decimal("62.4"))]
+
+
+def test_electricity_is_of_what_has_a_pue_and_a_place(shared_book: Callable[[Shape], Seen]) -> None:
+    """South's storage host draws 400 W, u5 200 W and 0.43 of them for its host; the 600 W of 10.0.7.1 are in none."""
+    seen = shared_book(UNPLACED)
+    with seen.connection(read_only=True) as connection:
+        (root,) = explanation.explained(
+            connection,
+            seen.fleet,
+            dictionary.named("facility_energy_kwh"),
+            Choice(OCTOBER, site="south"),
+        )
+    amounts = {child.name: float(child.amount or 0) for child in root.children}
+    assert amounts == pytest.approx(
+        {"accelerators": 0.6 * 24, "hosts": 0.086 * 24, "cooling and other overhead": 0.686 * 24 / 5}, abs=1e-3
+    )
+
+
+def test_a_price_that_the_fleet_file_has_no_more_is_named_beside_that_of_today(
+    book: Book, published: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    """The month was booked at 0.45 USD for an A6000 and a PUE of 1.2, on lines that have 0.5 and 1.3 now."""
+    changed = tmp_path / "demo.yaml"
+    text = book.fleet.path.read_text(encoding="utf-8")
+    assert (text.count("usd_per_gpu_hour: 0.45"), text.count("pue: 1.2")) == (1, 1)
+    changed.write_text(
+        text.replace("usd_per_gpu_hour: 0.45", "usd_per_gpu_hour: 0.5").replace("pue: 1.2", "pue: 1.3"), "utf-8"
+    )
+    now = Book(book.fleet.model_copy(update={"path": changed}))
+    cost = tree(now, published, "known_cost_usd", Choice(OCTOBER))
+    electricity = tree(now, published, "facility_energy_kwh", Choice(OCTOBER))
+    notes = [node.note for node in [*every(cost), *every(electricity)] if "(now" in node.note]
+    assert [note.partition(", line ")[2] for note in notes] == ["60 (now 0.5)", "18 (now 1.3)"]
 
 
 def test_the_capacity_of_a_month_is_boards_times_hours_times_rates(

@@ -408,6 +408,16 @@ def test_a_mart_that_every_run_makes_anew_changes_freely(booked: duckdb.DuckDBPy
     assert "curve" not in prepare(booked, fleet, 4, 4)
 
 
+def test_a_mart_of_months_whose_rows_had_none_is_made_anew(booked: duckdb.DuckDBPyConnection, fleet: Fleet) -> None:
+    """A run replaces whole months: rows without one would stay beside the new ones."""
+    racks = Mart((("date", "date"), ("billing_month", "date")), "billing_months")
+    contracts = replace(TODAY, marts={**TODAY.marts, "racks": racks})
+    for more, is_kept in (("", False), (", date '2026-10-01' as billing_month", True)):
+        booked.execute(f"create table marts.racks as select date '2026-10-01' as date{more}")
+        upgrades.prepare(booked, fleet, contracts, date(2026, 10, 4), date(2026, 10, 5), is_whole=True)
+        assert ("racks" in upgrades.marts_of(booked)) == is_kept
+
+
 def test_columns_in_another_order_wait_for_a_run_of_all_dates(booked: duckdb.DuckDBPyConnection, fleet: Fleet) -> None:
     booked.execute("create or replace table marts.run_windows (start_at timestamptz, window_id varchar)")
     assert prepare(booked, fleet, 4, 4)["run_windows"] == ["start_at", "window_id"]

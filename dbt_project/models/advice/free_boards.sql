@@ -74,7 +74,8 @@ newest as (
     select
         max(date) as newest_date,
         count(*) as days,
-        cast(max(date) + interval 1 day as {{ timestamp_type() }}) as lookback_end_at
+        cast(max(date) + interval 1 day as {{ timestamp_type() }}) as lookback_end_at,
+        cast(max(date) + interval 1 day - interval 1 second as {{ timestamp_type() }}) as last_second_at
     from dates
 
 ),
@@ -132,6 +133,17 @@ free_over_lookback as (
 
 ),
 
+-- Prices hold from a local date on: what counts is the site's own date at the end of the newest one.
+places as (
+
+    select
+        sites.site,
+        {{ local_date('newest.last_second_at', "coalesce(sites.time_zone, 'UTC')") }} as on_date
+    from sites
+    cross join newest
+
+),
+
 -- The price of power that is drawn all day long; not known where an hour of the day has no price.
 mean_tariffs as (
 
@@ -142,18 +154,11 @@ mean_tariffs as (
                 then {{ ratio(exact_sum(exact('tariffs.usd_per_kwh * (tariffs.local_hour_to - tariffs.local_hour_from)')), 24) }}
         end as usd_per_kwh
     from tariffs
-    cross join newest
-    where tariffs.valid_from <= newest.newest_date and (tariffs.valid_to is null or newest.newest_date < tariffs.valid_to)
+    inner join places
+        on tariffs.site = places.site
+        and tariffs.valid_from <= places.on_date
+        and (tariffs.valid_to is null or places.on_date < tariffs.valid_to)
     group by tariffs.site
-
-),
-
-newest_rates as (
-
-    select rates.*
-    from rates
-    cross join newest
-    where rates.valid_from <= newest.newest_date and newest.newest_date < rates.until
 
 ),
 
@@ -290,8 +295,8 @@ joined as (
         case when free_over_lookback.meter_scope = 'facility' then 1 else sites.pue end as pue,
         mean_tariffs.usd_per_kwh,
         mean_intensities.gco2e_per_kwh,
-        newest_rates.usd_per_gpu_hour,
-        coalesce(newest_rates.includes_energy, false) as rate_includes_energy,
+        rates.usd_per_gpu_hour,
+        coalesce(rates.includes_energy, false) as rate_includes_energy,
         fitting.deployment as fitting_deployment,
         fitting.model as fitting_model,
         fitting.held_device_type as fitting_device_type,
@@ -305,7 +310,11 @@ joined as (
     left join sites on free_over_lookback.site = sites.site
     left join mean_tariffs on free_over_lookback.site = mean_tariffs.site
     left join mean_intensities on free_over_lookback.site = mean_intensities.site
-    left join newest_rates on free_over_lookback.device_type = newest_rates.device_type
+    left join places on free_over_lookback.site = places.site
+    left join rates
+        on free_over_lookback.device_type = rates.device_type
+        and rates.valid_from <= coalesce(places.on_date, newest.newest_date)
+        and rates.until > coalesce(places.on_date, newest.newest_date)
     left join fitting
         on {{ equal_keys('free_over_lookback', 'fitting', ['site', 'device_type', 'meter_scope']) }}
         and free_over_lookback.reason_code = 'unallocated'

@@ -1,6 +1,7 @@
--- What a rack earns: its tokens at their price against its cost on each basis, per accelerator-hour and per MW. Every
--- run makes the lookback anew, because the capacity that sold utilisation refers to is of the lookback.
-{{ config(replaces='all') }}
+-- What a rack earns: its tokens at their price against its cost on each basis, per accelerator-hour and per MW. Whole
+-- billing months that the run touched, as cost_daily; sold utilisation refers to the capacity of the run's lookback.
+{{ config(replaces='billing_months') }}
+{% set keys = ['date', 'billing_month'] + model_keys() %}
 {% set classes = {'cached_input': 'cached_input', 'computed_input': 'input', 'output': 'output'} %}
 
 with lookback as (
@@ -9,33 +10,50 @@ with lookback as (
 
 ),
 
-lookback_dates as (
-
-    select * from {{ ref('int_lookback_dates') }}
-
-),
-
 rack_days as (
 
-    select used.*
-    from {{ ref('rack_usage_daily') }} as used
-    inner join lookback_dates on used.date = lookback_dates.date
+    select
+        {{ chargeback_month() }} as billing_month,
+        {{ (['date', 'rack'] + model_keys()) | join(', ') }},
+        gpu_seconds,
+        energy_joules,
+        cached_input_tokens,
+        computed_input_tokens,
+        output_tokens
+    from {{ ref('rack_usage_daily') }}
+    where {{ in_run_months(chargeback_month()) }}
 
 ),
 
 costs as (
 
-    select paid.*
-    from {{ ref('cost_daily') }} as paid
-    inner join lookback_dates on paid.date = lookback_dates.date
+    select * from {{ ref('cost_daily') }} where {{ in_run_months('billing_month') }}
 
 ),
 
-days as (
+hours as (
 
-    select model_days.*
-    from {{ ref('model_daily') }} as model_days
-    inner join lookback_dates on model_days.date = lookback_dates.date
+    select
+        *,
+        {{ chargeback_month() }} as month
+    from {{ ref('model_hourly') }}
+    where {{ in_run_months(chargeback_month()) }}
+
+),
+
+used as (
+
+    select
+        *,
+        {{ chargeback_month() }} as month
+    from {{ ref('tenant_daily') }}
+    where {{ in_run_months('billing_month') }}
+
+),
+
+sites as (
+
+    select * from {{ source('fleet', 'sites') }}
 
 ),
 
@@ -47,7 +65,7 @@ capacities as (
 
 contract_prices as (
 
-    select * from {{ source('fleet', 'contract_prices') }} where tenant is null
+    select * from {{ source('fleet', 'contract_prices') }}
 
 ),
 
@@ -79,7 +97,7 @@ shares as (
         {{ ratio('energy_joules', 'sum(energy_joules) over model_day') }} as energy_share
     from rack_days
     where gpu_seconds is not null or energy_joules is not null
-    window model_day as (partition by date, {{ model_keys() | join(', ') }})
+    window model_day as (partition by {{ keys | join(', ') }})
 
 ),
 
@@ -87,13 +105,13 @@ shares as (
 purchase_prices as (
 
     select
-        lookback_dates.date,
+        cost_dates.date,
         cost_rates.device_type,
         cost_rates.price_usd_per_gpu
     from cost_rates
-    inner join lookback_dates
-        on lookback_dates.date >= cost_rates.valid_from and (cost_rates.valid_to is null or lookback_dates.date < cost_rates.valid_to)
-    qualify row_number() over (partition by lookback_dates.date, cost_rates.device_type order by cost_rates.valid_from desc) = 1
+    inner join (select distinct date from costs) as cost_dates
+        on cost_dates.date >= cost_rates.valid_from and (cost_rates.valid_to is null or cost_dates.date < cost_rates.valid_to)
+    qualify row_number() over (partition by cost_dates.date, cost_rates.device_type order by cost_rates.valid_from desc) = 1
 
 ),
 
@@ -101,6 +119,7 @@ placed_costs as (
 
     select
         costs.date,
+        costs.billing_month,
         costs.site,
         case
             when costs.deployment in ({{ beside_the_models() }}) then costs.deployment
@@ -119,7 +138,7 @@ placed_costs as (
     from costs
     left join shares
         on costs.date = shares.date
-        {% for key in model_keys() -%}
+        {% for key in keys[1:] -%}
         and costs.{{ key }} is not distinct from shares.{{ key }}
         {% endfor -%}
     left join purchase_prices on costs.date = purchase_prices.date and costs.device_type = purchase_prices.device_type
@@ -138,6 +157,7 @@ rack_costs as (
 
     select
         date,
+        billing_month,
         site,
         rack,
         basis,
@@ -145,7 +165,20 @@ rack_costs as (
         {{ money_sum(money('case when is_cash then cost_usd else 0 end')) }} as cash_cost_usd,
         min(case when is_cost_complete then 1 else 0 end) = 1 as is_cost_complete
     from placed_costs
-    group by date, site, rack, basis
+    group by date, billing_month, site, rack, basis
+
+),
+
+days as (
+
+    select
+        date,
+        month as billing_month,
+        {{ model_keys() | join(', ') }},
+        {{ exact_sum('facility_energy_kwh') }} as facility_energy_kwh
+    from hours
+    where facility_energy_kwh is not null
+    group by date, month, {{ model_keys() | join(', ') }}
 
 ),
 
@@ -153,40 +186,16 @@ rack_energy as (
 
     select
         days.date,
+        days.billing_month,
         days.site,
         coalesce(shares.rack, {{ unknown() }}) as rack,
         {{ exact_sum(exact('cast(days.facility_energy_kwh as double) * coalesce(shares.energy_share, 1)')) }} as facility_energy_kwh
     from days
-    left join shares
-        on days.date = shares.date
-        {% for key in model_keys() -%}
+    left join shares on days.date = shares.date
+        {% for key in keys[1:] -%}
         and days.{{ key }} is not distinct from shares.{{ key }}
         {% endfor -%}
-    where days.facility_energy_kwh is not null
-    group by days.date, days.site, coalesce(shares.rack, {{ unknown() }})
-
-),
-
-model_dates as (
-
-    select distinct date, model from rack_days
-
-),
-
-contracts as (
-
-    select
-        model_dates.date,
-        model_dates.model,
-        contract_prices.input_usd_per_mtok,
-        coalesce(contract_prices.cached_input_usd_per_mtok, contract_prices.input_usd_per_mtok) as cached_input_usd_per_mtok,
-        contract_prices.output_usd_per_mtok
-    from contract_prices
-    inner join model_dates
-        on contract_prices.model = model_dates.model
-        and model_dates.date >= contract_prices.valid_from
-        and (contract_prices.valid_to is null or model_dates.date < contract_prices.valid_to)
-    qualify row_number() over (partition by model_dates.date, model_dates.model order by contract_prices.valid_from desc) = 1
+    group by days.date, days.billing_month, days.site, coalesce(shares.rack, {{ unknown() }})
 
 ),
 
@@ -206,42 +215,90 @@ named_lists as (
 
 ),
 
--- A model with a contract is sold by it alone; a list is not mixed into it.
-sold as (
+{{ tenant_sales(['date', 'month', 'site', 'deployment']) }},
 
-    {% for class, price in classes.items() -%}
+-- Where a contract holds, a list is not mixed into it. What a log of requests does not explain is sold to no tenant.
+priced as (
+
     select
-        rack_days.date,
-        rack_days.site,
-        rack_days.rack,
-        rack_days.{{ class }}_tokens as tokens,
-        case when contracts.model is not null then 'contract' when named_lists.model is not null then 'list' else 'none' end as price_basis,
+        sold.*,
+        case when sold.has_contract then 'contract' when named_lists.model is not null then 'list' else 'none' end as price_basis,
         case
-            when contracts.model is not null then contracts.{{ price }}_usd_per_mtok
-            else named_lists.{{ price }}_usd_per_mtok
-        end as usd_per_mtok
+            when sold.has_contract then sold.usd_per_mtok
+            {% for class, price in classes.items() -%}
+            when sold.token_class = '{{ class }}' then named_lists.{{ price }}_usd_per_mtok
+            {% endfor -%}
+        end * case when sold.tenant = {{ unattributed() }} then 0 else 1 end as charged_usd_per_mtok
+    from sold
+    left join named_lists on sold.date = named_lists.date and sold.model = named_lists.model
+    where sold.tokens > 0
+
+),
+
+model_sales as (
+
+    select
+        date,
+        month as billing_month,
+        site,
+        deployment,
+        model,
+        token_class,
+        {{ money_sum(money('tokens * charged_usd_per_mtok / 1e6')) }} as priced_usd,
+        max(case when charged_usd_per_mtok is null then 1 else 0 end) as is_unpriced,
+        max(case when charged_usd_per_mtok is not null and price_basis = 'contract' then 1 else 0 end) as has_contract,
+        max(case when charged_usd_per_mtok is not null and price_basis = 'list' then 1 else 0 end) as has_list
+    from priced
+    group by date, month, site, deployment, model, token_class
+
+),
+
+rack_classes as (
+
+    {% for class in classes -%}
+    select
+        date,
+        billing_month,
+        site,
+        rack,
+        deployment,
+        model,
+        '{{ class }}' as token_class,
+        {{ exact_sum(class ~ '_tokens') }} as tokens
     from rack_days
-    left join contracts on rack_days.date = contracts.date and rack_days.model = contracts.model
-    left join named_lists on rack_days.date = named_lists.date and rack_days.model = named_lists.model
-    where rack_days.{{ class }}_tokens is not null
+    where {{ class }}_tokens is not null
+    group by date, billing_month, site, rack, deployment, model
     {{ 'union all' if not loop.last }}
     {% endfor %}
+
+),
+
+-- Each rack has of the model's revenue what it has of its tokens.
+shared_sales as (
+
+    select
+        *,
+        {{ ratio('tokens', 'sum(tokens) over (partition by date, billing_month, site, deployment, model, token_class)') }} as rack_share
+    from rack_classes
 
 ),
 
 rack_sales as (
 
     select
-        date,
-        site,
-        rack,
-        {{ exact_sum('tokens') }} as tokens,
-        {{ exact_sum('case when usd_per_mtok is null then tokens else 0 end') }} as unpriced_tokens,
-        {{ money_sum(money('cast(tokens as double) * usd_per_mtok / 1e6')) }} as priced_usd,
-        max(case when tokens > 0 and usd_per_mtok is not null and price_basis = 'contract' then 1 else 0 end) as has_contract,
-        max(case when tokens > 0 and usd_per_mtok is not null and price_basis = 'list' then 1 else 0 end) as has_list
-    from sold
-    group by date, site, rack
+        shared_sales.date,
+        shared_sales.billing_month,
+        shared_sales.site,
+        shared_sales.rack,
+        {{ exact_sum('shared_sales.tokens') }} as tokens,
+        max(case when shared_sales.tokens > 0 then coalesce(model_sales.is_unpriced, 1) else 0 end) as is_unpriced,
+        {{ money_sum(money('cast(model_sales.priced_usd as double) * shared_sales.rack_share')) }} as priced_usd,
+        max(case when shared_sales.tokens > 0 then model_sales.has_contract else 0 end) as has_contract,
+        max(case when shared_sales.tokens > 0 then model_sales.has_list else 0 end) as has_list
+    from shared_sales
+    left join model_sales
+        on {{ equal_keys('shared_sales', 'model_sales', ['date', 'billing_month', 'site', 'deployment', 'model', 'token_class']) }}
+    group by shared_sales.date, shared_sales.billing_month, shared_sales.site, shared_sales.rack
 
 ),
 
@@ -250,6 +307,7 @@ used_rows as (
 
     select
         rack_days.date,
+        rack_days.billing_month,
         rack_days.site,
         rack_days.rack,
         rack_days.gpu_seconds,
@@ -276,6 +334,7 @@ rack_use as (
 
     select
         date,
+        billing_month,
         site,
         rack,
         {{ exact_sum('gpu_seconds') }} as gpu_seconds,
@@ -301,7 +360,7 @@ rack_use as (
                 then {{ money_sum(money('cast(gpu_seconds as double) / 86400 * price_usd_per_gpu')) }}
         end as capex_usd
     from used_rows
-    group by date, site, rack
+    group by date, billing_month, site, rack
 
 ),
 
@@ -310,6 +369,7 @@ joined as (
 
     select
         rack_costs.date,
+        rack_costs.billing_month,
         rack_costs.site,
         rack_costs.rack,
         rack_costs.basis,
@@ -322,7 +382,7 @@ joined as (
         rack_use.capex_usd,
         rack_energy.facility_energy_kwh,
         case when coalesce(rack_use.are_tokens_known, true) then coalesce(rack_sales.tokens, 0) end as tokens,
-        coalesce(rack_sales.unpriced_tokens, 0) = 0 and coalesce(rack_use.are_tokens_known, true) as is_revenue_complete,
+        coalesce(rack_sales.is_unpriced, 0) = 0 and coalesce(rack_use.are_tokens_known, true) as is_revenue_complete,
         case
             when rack_sales.has_contract = 1 and rack_sales.has_list = 1 then 'contract_and_list'
             when rack_sales.has_contract = 1 then 'contract'
@@ -334,10 +394,10 @@ joined as (
         rack_sales.priced_usd
     from rack_costs
     left join rack_costs as marginal
-        on {{ equal_keys('rack_costs', 'marginal', ['date', 'site', 'rack']) }} and marginal.basis = 'marginal'
-    left join rack_use on {{ equal_keys('rack_costs', 'rack_use', ['date', 'site', 'rack']) }}
-    left join rack_energy on {{ equal_keys('rack_costs', 'rack_energy', ['date', 'site', 'rack']) }}
-    left join rack_sales on {{ equal_keys('rack_costs', 'rack_sales', ['date', 'site', 'rack']) }}
+        on {{ equal_keys('rack_costs', 'marginal', ['date', 'billing_month', 'site', 'rack']) }} and marginal.basis = 'marginal'
+    left join rack_use on {{ equal_keys('rack_costs', 'rack_use', ['date', 'billing_month', 'site', 'rack']) }}
+    left join rack_energy on {{ equal_keys('rack_costs', 'rack_energy', ['date', 'billing_month', 'site', 'rack']) }}
+    left join rack_sales on {{ equal_keys('rack_costs', 'rack_sales', ['date', 'billing_month', 'site', 'rack']) }}
 
 ),
 
@@ -374,6 +434,7 @@ final as (
 
     select
         balanced.date,
+        balanced.billing_month,
         lookback.as_of_date,
         balanced.site,
         balanced.rack,

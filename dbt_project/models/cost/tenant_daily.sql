@@ -46,6 +46,7 @@ based as (
         case when tenant in ({{ unattributed() }}, {{ no_requests() }}) then 1 else 0 end as is_rest,
         {% for basis in cost_bases() -%}
         sum({{ weights[basis] }}) over row_window as all_{{ basis }},
+        min({{ weights[basis] }}) over row_window < 0 as has_negative_{{ basis }},
         {% endfor -%}
         sum(claimed_gpu_seconds) over row_window as all_gpu_seconds
     from usages
@@ -54,17 +55,20 @@ based as (
 ),
 
 -- By what model_hourly's hours cost, on the basis `usage` by their active time; without either, by claimed time; without
--- any, it is explained by no request.
+-- any, it is explained by no request. A negative cost is no weight: where an hour has one, each tenant has what its
+-- hours cost, and of the rest its claimed time.
 weighed as (
 
     select
         *,
         {% for basis in cost_bases() -%}
         case
-            when all_{{ basis }} > 0 then coalesce({{ weights[basis] }}, 0)
+            when all_{{ basis }} > 0 and not has_negative_{{ basis }} then coalesce({{ weights[basis] }}, 0)
             when all_gpu_seconds > 0 then coalesce(claimed_gpu_seconds, 0)
             else is_rest
-        end as {{ basis }}_weight{{ ',' if not loop.last }}
+        end as {{ basis }}_weight,
+        cast(case when has_negative_{{ basis }} then coalesce({{ weights[basis] }}, 0) else 0 end as {{ money_type() }})
+        as {{ basis }}_own_usd{{ ',' if not loop.last }}
         {% endfor %}
     from based
 
@@ -76,6 +80,7 @@ running as (
         *,
         {% for basis in cost_bases() -%}
         sum({{ basis }}_weight) over row_window as all_{{ basis }}_weight,
+        sum({{ basis }}_own_usd) over row_window as all_{{ basis }}_own_usd,
         sum({{ basis }}_weight) over running_window as {{ basis }}_weight_to{{ ',' if not loop.last }}
         {% endfor %}
     from weighed
@@ -99,11 +104,12 @@ final as (
         {{ columns_of('running', tenant_token_facts()) }},
         {{ columns_of('running', ['claimed_gpu_seconds', 'energy_joules', 'location_gco2e']) }},
         {% for basis in cost_bases() -%}
-        {% set usd = 'costs.' ~ basis ~ '_cost_usd' -%}
+        {% set usd = '(costs.' ~ basis ~ '_cost_usd - running.all_' ~ basis ~ '_own_usd)' -%}
         {% set weight = 'running.' ~ basis ~ '_weight' -%}
         {% set weight_to = 'running.' ~ basis ~ '_weight_to' -%}
         cast(
-            {{ shared_up_to(usd, weight_to, 'running.all_' ~ basis ~ '_weight') }}
+            running.{{ basis }}_own_usd
+            + {{ shared_up_to(usd, weight_to, 'running.all_' ~ basis ~ '_weight') }}
             - {{ shared_up_to(usd, '(' ~ weight_to ~ ' - ' ~ weight ~ ')', 'running.all_' ~ basis ~ '_weight') }} as {{ money_type() }}
         ) as {{ basis }}_cost_usd,
         {% endfor -%}

@@ -11,6 +11,18 @@ intervals as (
 
 ),
 
+drivers as (
+
+    select * from {{ ref('cost_drivers_hourly') }} where facility_energy_kwh > 0
+
+),
+
+scope2 as (
+
+    select * from {{ ref('site_scope2_hourly') }}
+
+),
+
 summed as (
 
     select
@@ -31,6 +43,31 @@ summed as (
 
 ),
 
+-- The site's market-based CO2 of each hour, by kWh. Known where it is known of each hour.
+market as (
+
+    select
+        drivers.billing_month as month,
+        {{ plain_name('drivers.site', 'site') }} as site,
+        {{ payer('drivers.deployment', ['drivers.team']) }} as team,
+        {{ plain_name('drivers.model', 'model') }} as model,
+        count(*) = count(scope2.scope2_market_gco2e) as is_known,
+        {{ exact_sum(exact(
+            'cast(drivers.facility_energy_kwh as double) * ' ~ ratio('scope2.scope2_market_gco2e', 'scope2.facility_energy_kwh')
+        )) }} as market_gco2e,
+        {{ ratio(
+            exact_sum(exact(
+                "case when scope2.market_basis = 'grid_average' then cast(drivers.facility_energy_kwh as double) * "
+                ~ ratio('scope2.unmatched_kwh', 'scope2.facility_energy_kwh') ~ ' else 0 end'
+            )),
+            exact_sum('drivers.facility_energy_kwh')
+        ) }} as grid_average_ratio
+    from drivers
+    left join scope2 on {{ equal_keys('drivers', 'scope2', ['site', 'hour_start_at', 'local_date']) }}
+    group by 1, 2, 3, 4
+
+),
+
 -- Of several teams that share a model, each has the relative error of the model.
 final as (
 
@@ -46,6 +83,8 @@ final as (
         summed.location_kgco2e * intervals.location_kgco2e_low_ratio as location_kgco2e_low,
         summed.location_kgco2e * intervals.location_kgco2e_high_ratio as location_kgco2e_high,
         summed.idle_location_kgco2e,
+        case when market.is_known then {{ exact('cast(market.market_gco2e as double) / 1000') }} end as market_kgco2e,
+        case when market.is_known then market.grid_average_ratio end as market_grid_average_ratio,
         summed.embodied_kgco2e,
         summed.water_litres,
         summed.output_tokens,
@@ -53,6 +92,7 @@ final as (
         summed.marts_key
     from summed
     left join intervals on {{ equal_keys('summed', 'intervals', ['month', 'marts_key']) }}
+    left join market on {{ equal_keys('summed', 'market', ['month', 'site', 'team', 'model']) }}
 
 )
 

@@ -23,7 +23,7 @@ summed as (
 
 ),
 
--- Without a contract or a residual mix of the site, market-based CO2 is unknown, not zero.
+-- Without any factor, market-based CO2 is unknown, not zero.
 with_market as (
 
     select

@@ -1,6 +1,6 @@
 -- What each rack held, drew and served: accelerators and energy of the ledger by the rack of their node, and each
 -- engine's tokens by the racks of its accelerators.
-{% set keys = ['site', 'rack', 'deployment', 'namespace', 'team', 'model', 'device_type', 'meter_scope', 'role'] %}
+{% set keys = ['billing_month', 'site', 'rack', 'deployment', 'namespace', 'team', 'model', 'device_type', 'meter_scope', 'role'] %}
 {% set amounts = ['gpu_seconds', 'energy_joules', 'cached_input_tokens', 'computed_input_tokens', 'output_tokens'] %}
 
 with ledger as (
@@ -21,10 +21,21 @@ tokens as (
 
 ),
 
+site_intervals as (
+
+    select
+        site,
+        interval_start_at,
+        billing_month
+    from {{ ref('int_site_intervals') }}
+
+),
+
 held as (
 
     select
         date,
+        interval_start_at,
         site,
         coalesce(rack, {{ unknown() }}) as rack,
         engine,
@@ -41,6 +52,7 @@ held as (
     union all
     select
         date,
+        interval_start_at,
         site,
         coalesce(rack, {{ unknown() }}) as rack,
         engine,
@@ -88,20 +100,23 @@ engine_shares as (
 engine_tokens as (
 
     select
-        date,
-        site,
-        engine,
-        deployment,
-        namespace,
-        team,
-        model,
-        role,
+        tokens.date,
+        {{ chargeback_month() }} as billing_month,
+        tokens.site,
+        tokens.engine,
+        tokens.deployment,
+        tokens.namespace,
+        tokens.team,
+        tokens.model,
+        tokens.role,
         {{ exact_sum("case when token_class = 'input' then tokens end") }} as input_tokens,
         {{ exact_sum("case when token_class = 'cached_input' then tokens end") }} as cached_input_tokens,
         {{ exact_sum("case when token_class = 'computed_input' then tokens end") }} as computed_input_tokens,
         {{ exact_sum("case when token_class = 'output' then tokens end") }} as output_tokens
     from tokens
-    group by date, site, engine, deployment, namespace, team, model, role
+    left join site_intervals
+        on tokens.site = site_intervals.site and tokens.interval_start_at = site_intervals.interval_start_at
+    group by 1, 2, 3, 4, 5, 6, 7, 8, 9
 
 ),
 
@@ -110,6 +125,7 @@ served as (
 
     select
         engine_tokens.date,
+        engine_tokens.billing_month,
         coalesce(engine_shares.site, engine_tokens.site) as site,
         coalesce(engine_shares.rack, {{ unknown() }}) as rack,
         engine_tokens.deployment,
@@ -137,14 +153,16 @@ served as (
 pieces as (
 
     select
-        date,
-        {{ keys | join(', ') }},
-        gpu_seconds,
-        energy_joules,
+        held.date,
+        {{ chargeback_month() }} as billing_month,
+        {{ columns_of('held', keys[1:]) }},
+        held.gpu_seconds,
+        held.energy_joules,
         cast(null as {{ exact_type() }}) as cached_input_tokens,
         cast(null as {{ exact_type() }}) as computed_input_tokens,
         cast(null as {{ exact_type() }}) as output_tokens
     from held
+    left join site_intervals on held.site = site_intervals.site and held.interval_start_at = site_intervals.interval_start_at
     union all
     select
         date,

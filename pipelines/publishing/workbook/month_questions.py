@@ -285,7 +285,8 @@ MONTHS = (
         "finance.carbon",
         """
         select month, team, model, sum(facility_energy_kwh), sum(location_kgco2e), sum(idle_location_kgco2e),
-            sum(embodied_kgco2e), sum(water_litres)
+            case when count(market_kgco2e) = count(facility_energy_kwh) then sum(market_kgco2e) end,
+            sum(market_grid_average_ratio * facility_energy_kwh), sum(embodied_kgco2e), sum(water_litres)
         from finance.carbon group by month, team, model
         order by month desc, sum(location_kgco2e) desc nulls last, team, model
         """,
@@ -294,6 +295,8 @@ MONTHS = (
             summed("kWh at the facility", 1),
             summed("CO2e by location (kg)", 1),
             summed("of it idle (kg)", 1),
+            summed("CO2e by market (kg)", 1),
+            summed("kWh of it at the grid's average: no residual mix known", 1),
             summed("CO2e of manufacture (kg)", 1),
             summed("water (litres)", 0),
             percent("idle share of the CO2e", 5, 4),

@@ -97,7 +97,7 @@ def book(shared_book: Callable[[Shape], Seen]) -> Seen:
 @pytest.mark.parametrize(
     ("site", "expected"),
     [
-        ("bare", (4320.0, None, None, None, None)),
+        ("bare", (4320.0, 4320.0, "grid_average", 0.0, 0.0)),  # neither a contract nor a residual mix
         ("residual", (4320.0, 5400.0, "residual_mix", 0.0, 0.0)),  # 10.8 × 500
         ("share", (8640.0, 4536.0, "grid_average", 10.8, 0.0)),  # of 21.6 kWh half at 20 g, half at 400 g
         ("yearly", (4320.0, 80.0, "contracts", 10.8, 10.0)),  # 0.8 kWh of gas at 100 g
@@ -120,16 +120,21 @@ def test_scope_2_has_two_figures_and_the_basis_of_the_second(book: Seen, site: s
 def test_what_has_no_factor_is_counted_and_not_guessed(book: Seen) -> None:
     found = dict(book.query("select site, market_unknown_kwh::double from marts.site_footprint_daily"))
     assert {site: kwh for site, kwh in found.items() if kwh} == {"no_factor": pytest.approx(10.8, abs=1e-5)}
-    assert [site for site, kwh in found.items() if kwh is None] == ["bare"]
 
 
-def test_models_share_the_sites_market_based_co2_and_a_site_without_contracts_has_none(book: Seen) -> None:
+def test_models_share_the_sites_market_based_co2_and_a_site_without_a_factor_has_none(book: Seen) -> None:
     found = book.query(
         "select site, sum(market_gco2e), count(market_gco2e), max(scope2_market_gco2e) from marts.model_daily"
         " join marts.site_footprint_daily using (date, site) group by site order by site"
     )
     assert [row for row in found if row[1] != row[3]] == []
-    assert {site for site, _, known, _ in found if known == 0} == {"bare", "no_factor"}
+    assert {site for site, _, known, _ in found if known == 0} == {"no_factor"}
+    # The month has the sum of its rows, and of `share` half the kWh without a residual mix.
+    months = book.query(
+        "select site, round(sum(market_kgco2e)::double, 3), max(market_grid_average_ratio) from finance.carbon"
+        " where site in ('bare', 'residual', 'share', 'no_factor') group by site order by site"
+    )
+    assert months == [("bare", 4.32, 1.0), ("no_factor", None, None), ("residual", 5.4, 0.0), ("share", 4.536, 0.5)]
     # The free board used as much as the model's.
     shares = book.query("select round(market_gco2e::double, 3) from marts.model_daily where site = 'share'")
     assert shares == [(2268.0,), (2268.0,)]
@@ -183,7 +188,7 @@ def test_the_indicators_of_a_facility_have_numerator_denominator_and_basis(book:
     # CUE: 4.32 kg / 8.64 kWh; REF: 8.1 / 10.8 kWh; water: 8.64 kWh × 1.8 litres.
     shared = [8.64, 10.8, 1.25, "stated", 0.5]
     water = [15.552, 1.8, "stated"]
-    for row, ref in zip(found, (None, 0.75), strict=True):
+    for row, ref in zip(found, (0.0, 0.75), strict=True):
         assert list(row) == [
             pytest.approx(value, abs=1e-5) if isinstance(value, float) else value for value in (*shared, ref, *water)
         ]

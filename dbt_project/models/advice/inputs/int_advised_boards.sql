@@ -56,7 +56,10 @@ node_gpus as (
 
 newest as (
 
-    select max(as_of_date) as as_of_date from deployments
+    select
+        max(as_of_date) as as_of_date,
+        cast(max(as_of_date) + interval 1 day - interval 1 second as {{ timestamp_type() }}) as last_second_at
+    from deployments
 
 ),
 
@@ -158,7 +161,9 @@ stated as (
         sum(node_gpus.gpus) over (partition by node_gpus.node) as node_gpus
     from node_gpus
     cross join newest
-    where node_gpus.valid_from <= newest.as_of_date and (node_gpus.valid_to is null or newest.as_of_date < node_gpus.valid_to)
+    left join sites on node_gpus.site = sites.site
+    where {{ local_date('newest.last_second_at', "coalesce(sites.time_zone, 'UTC')") }} >= node_gpus.valid_from
+        and coalesce({{ local_date('newest.last_second_at', "coalesce(sites.time_zone, 'UTC')") }} < node_gpus.valid_to, true)
 
 ),
 

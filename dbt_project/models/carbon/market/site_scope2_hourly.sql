@@ -1,5 +1,5 @@
 -- Scope 2 of each site and hour, by location and by market: what contracts match has their factor, the rest the
--- residual mix, else the grid's average.
+-- residual mix, else the grid's average, for a site without a contract as well.
 {% set amounts = ['matched_kwh', 'renewable_matched_kwh', 'matched_gco2e'] %}
 
 with energy_hours as (
@@ -20,12 +20,6 @@ contract_days as (
 
 ),
 
-contracts as (
-
-    select * from {{ source('fleet', 'energy_contracts') }}
-
-),
-
 residual_mixes as (
 
     select * from {{ source('fleet', 'residual_mixes') }}
@@ -35,28 +29,6 @@ residual_mixes as (
 grid as (
 
     select * from {{ ref('site_carbon_hourly') }} where {{ in_run('date') }}
-
-),
-
-stated as (
-
-    select site, valid_from, valid_to from contracts
-    union all
-    select site, valid_from, valid_to from residual_mixes
-
-),
-
--- A site that states neither a contract nor a residual mix for the date has no market-based figure.
-stated_dates as (
-
-    select distinct
-        energy_hours.date,
-        energy_hours.site
-    from energy_hours
-    inner join stated
-        on energy_hours.site = stated.site
-        and energy_hours.local_date >= stated.valid_from
-        and (stated.valid_to is null or energy_hours.local_date < stated.valid_to)
 
 ),
 
@@ -101,7 +73,6 @@ hours as (
         residual_mixes.gco2e_per_kwh as residual_gco2e_per_kwh,
         grid.location_gco2e_per_kwh
     from energy_hours
-    inner join stated_dates on energy_hours.date = stated_dates.date and energy_hours.site = stated_dates.site
     left join hourly_matches
         on energy_hours.site = hourly_matches.site
         and energy_hours.hour_start_at = hourly_matches.hour_start_at
@@ -142,15 +113,17 @@ matched as (
 
 ),
 
-market as (
+final as (
 
     select
-        site,
+        date,
         hour_start_at,
         local_date,
-        matched_kwh,
-        renewable_matched_kwh,
-        facility_energy_kwh - matched_kwh as unmatched_kwh,
+        site,
+        facility_energy_kwh,
+        cast(matched_kwh as {{ exact_type() }}) as matched_kwh,
+        cast(renewable_matched_kwh as {{ exact_type() }}) as renewable_matched_kwh,
+        cast(facility_energy_kwh - matched_kwh as {{ exact_type() }}) as unmatched_kwh,
         residual_gco2e_per_kwh,
         case
             when facility_energy_kwh is null then null
@@ -159,38 +132,19 @@ market as (
             when location_gco2e_per_kwh is not null then 'grid_average'
             else 'unknown'
         end as market_basis,
-        case
-            when facility_energy_kwh <= matched_kwh then matched_gco2e
-            else matched_gco2e
-                + {{ exact(
-                    'cast(facility_energy_kwh - matched_kwh as double) * coalesce(residual_gco2e_per_kwh, location_gco2e_per_kwh)'
-                ) }}
-        end as market_gco2e
-    from matched
-
-),
-
-final as (
-
-    select
-        energy_hours.date,
-        energy_hours.hour_start_at,
-        energy_hours.local_date,
-        energy_hours.site,
-        energy_hours.facility_energy_kwh,
-        cast(market.matched_kwh as {{ exact_type() }}) as matched_kwh,
-        cast(market.renewable_matched_kwh as {{ exact_type() }}) as renewable_matched_kwh,
-        cast(market.unmatched_kwh as {{ exact_type() }}) as unmatched_kwh,
-        market.residual_gco2e_per_kwh,
-        market.market_basis,
-        energy_hours.location_gco2e as scope2_location_gco2e,
-        cast(market.market_gco2e as {{ exact_type() }}) as scope2_market_gco2e,
+        location_gco2e as scope2_location_gco2e,
+        cast(
+            case
+                when facility_energy_kwh <= matched_kwh then matched_gco2e
+                else matched_gco2e
+                    + {{ exact(
+                        'cast(facility_energy_kwh - matched_kwh as double)'
+                        ~ ' * coalesce(residual_gco2e_per_kwh, location_gco2e_per_kwh)'
+                    ) }}
+            end as {{ exact_type() }}
+        ) as scope2_market_gco2e,
         cast('{{ var("method_version") }}' as {{ dbt.type_string() }}) as method_version
-    from energy_hours
-    left join market
-        on energy_hours.site = market.site
-        and energy_hours.hour_start_at = market.hour_start_at
-        and energy_hours.local_date = market.local_date
+    from matched
 
 )
 
