@@ -134,7 +134,7 @@ def test_a_rate_that_includes_electricity_is_all_of_the_compute_cost(shared_book
 
 
 def test_electricity_is_of_what_has_a_pue_and_a_place(shared_book: Callable[[Shape], Seen]) -> None:
-    """South's storage host draws 400 W, u5 200 W and 0.43 of them for its host; the 600 W of 10.0.7.1 are in none."""
+    """South's storage host draws 400 W, u5 200 W and its host, of 0.2 × 400 W + 0.23 × 200 W; 10.0.7.1 is in none."""
     seen = shared_book(UNPLACED)
     with seen.connection(read_only=True) as connection:
         (root,) = explanation.explained(
@@ -145,7 +145,7 @@ def test_electricity_is_of_what_has_a_pue_and_a_place(shared_book: Callable[[Sha
         )
     amounts = {child.name: float(child.amount or 0) for child in root.children}
     assert amounts == pytest.approx(
-        {"accelerators": 0.6 * 24, "hosts": 0.086 * 24, "cooling and other overhead": 0.686 * 24 / 5}, abs=1e-3
+        {"accelerators": 0.6 * 24, "hosts": 0.126 * 24, "cooling and other overhead": 0.726 * 24 / 5}, abs=1e-3
     )
 
 
