@@ -103,7 +103,8 @@ class Trials:
         is_sql = mutant.file.startswith("dbt_project/")
         if is_sql and has_units and (units := tree.failed_units([mutant.file])):
             with self._lock:
-                units = [name for name in units if name not in self.sound.failed_units([mutant.file])]
+                of_sound = self.sound.failed_units([mutant.file])
+            units = [name for name in units if name not in of_sound]
             if units:
                 self._write(mutant, suite, KILLED, f"dbt's unit test {units[0]}", 0)
                 return
