@@ -30,7 +30,7 @@ def kept(name: str, make: Callable[[Path], None]) -> Path:
     with FileLock(KEPT / "lock"):
         os.utime(of_this_code)
         for other in KEPT.iterdir():
-            # Of a state that another run of the tests, begun before a change, may still use.
+            # Another run of the tests, which started before a change, may still read it.
             if other.is_dir() and time.time() - other.stat().st_mtime > USED_SECONDS:
                 shutil.rmtree(other)
         folder, began = of_this_code / name, of_this_code / f"{name}.began"

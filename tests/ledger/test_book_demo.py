@@ -518,7 +518,7 @@ def test_the_published_snapshot_holds_the_marts_of_the_warehouse(book: Book) -> 
 
 def test_the_run_prints_a_table_per_model_and_is_marked_as_synthetic(four_weeks: tuple[Book, str]) -> None:
     _, printed = four_weeks
-    assert printed.startswith("fleet demo (synthetic): 2026-10-01 to 2026-10-28\n")
+    assert printed.startswith("fleet demo (synthetic): 2026-10-01 to 2026-10-28, 28 dates\n")
     assert "SYNTHETIC telemetry: nothing here was measured" in printed
     assert ", 0 failed, 0 warned" in printed
     lines = {line.split("  ")[0]: line.split() for line in printed.splitlines()}
