@@ -162,7 +162,7 @@ run._executed = stopped
 
     done = command(fleet, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("fleet upgraded (synthetic): 2026-10-01 to 2026-10-04\n")
+    assert done.stdout.startswith("fleet upgraded (synthetic): 2026-10-01 to 2026-10-04, 4 dates\n")
     assert asked(tmp_path, "select count(*) from finance.restatements") == [(0,)]
     assert figures(tmp_path) == at_once
 
@@ -194,7 +194,7 @@ def test_stretches_are_booked_as_at_once_and_published_together(
     assert [line for line in lines if line.startswith(("fleet upgraded (", "published: ", "2026-10-0"))] == [
         "fleet upgraded (synthetic): 2026-10-04 first",
         "published: 2026-10-04 35391600",
-        "fleet upgraded (synthetic): 2026-10-01 to 2026-10-04",
+        "fleet upgraded (synthetic): 2026-10-01 to 2026-10-04, 4 dates",
         "2026-10-01 to 2026-10-02, published with all dates:",
         "2026-10-03 to 2026-10-04, and all dates:",
         "published: 2026-10-01 2026-10-02 2026-10-03 2026-10-04 35391600",
