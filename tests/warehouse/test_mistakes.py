@@ -79,7 +79,7 @@ def checked(path: Path, **more: str) -> subprocess.CompletedProcess[str]:
         (["--start", "2026-13-01"], ("--start", "got '2026-13-01'", "expected a UTC date such as 2026-10-01")),
         (["--end", "01.10.2026"], ("--end", "got '01.10.2026'", "expected a UTC date such as 2026-10-01")),
         (["--start", "2026-10-05", "--end", "2026-10-03"], ("--start 2026-10-05 --end 2026-10-03", "end after the")),
-        (["--start", "2026-09-01", "--end", "2026-10-02"], ("--start 2026-09-01", "from 2026-10-01 on", "up to 2026-10-02")),
+        (["--start", "2026-09-01", "--end", "2026-10-02"], ("--start 2026-09-01", "from 2026-10-01", "to 2026-10-02,")),
         (["--strat", "2026-10-01"], ("unknown option: --strat", "--help")),
     ],
 )
