@@ -57,5 +57,7 @@ def test_a_publication_with_a_failed_check_is_status_1(
     for name, fake in fakes.items():
         monkeypatch.setattr(run, name, fake)
     monkeypatch.setattr(run.instance, "prepare", lambda fleets: None)
-    assert run.publish(SimpleNamespace(), date(2026, 10, 1)) == status
+    monkeypatch.setattr(run.run_lock, "hold", lambda root: None)
+    fleet = SimpleNamespace(root=SimpleNamespace(mkdir=lambda **_: None))
+    assert run.publish(fleet, date(2026, 10, 1)) == status
     assert line in capsys.readouterr().out

@@ -269,7 +269,10 @@ def _months() -> dict[str, list[dict[str, Any]]]:
                 "core_seconds": 15, "joules": 1e4, "joules_basis": "stated", "held_bytes_per_gpu_day": 9e6},
         ],
         "finance_savings": [{"deployment": "llm/m1", "model": "m1", "advice": "fewer_gpus", "freed_accelerators": 4}],
-        "finance_carbon": [{"month": MONTH, "team": "a", "model": "m1", "location_kgco2e": 3}],
+        "finance_carbon": [
+            {"month": MONTH, "team": "a", "model": "m1", "location_kgco2e": 3, "market_kgco2e": 2,
+             "facility_energy_kwh": 8},
+        ],
     }  # fmt: skip
 
 

@@ -174,7 +174,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> str:
             "estimates",
             "75.0 % of the newest date's energy was read from energy counters; for 25.0 % the idle floor (the power"
             " without requests) is a reference of the device type. The power of the host is stated in the fleet file"
-            " for 0.0 %, and for 0.0 % it is assumed, as a published share of the accelerators' energy.",
+            " for 0.0 %, and for 0.0 % it is assumed, by the power limits of the accelerators and what they draw.",
         ),
         (
             "held-back",
