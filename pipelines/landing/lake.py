@@ -40,7 +40,7 @@ SAMPLE_TABLES = ("power_samples", "token_samples")
 TABLES = (*SAMPLE_TABLES, "series_chunks", "series")
 # What the models read of schema raw, beside the two tables of samples.
 RAW_CONTROL_TABLES = (
-    *("series", "series_chunks", "grid_intensity", "model_prices"),
+    *("landings", "series", "series_chunks", "grid_intensity", "model_prices"),
     *("run_windows", "bills", "requests", "benchmark_results", "refused_series", "unfilled_dates"),
 )
 CONTROL_TABLES = (*(f"raw.{table}" for table in RAW_CONTROL_TABLES), *(f"fleet.{table}" for table in FLEET_TABLES))
