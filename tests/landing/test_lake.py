@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,12 +23,21 @@ from fsspec.implementations.memory import MemoryFileSystem
 from pipelines.fleet.fleet_file import FleetError, load_fleet
 from pipelines.fleet.places import PROJECT
 from pipelines.landing import healing, parquet_files, stores, telemetry_landing
-from pipelines.landing.lake import CONTROL_TABLES, Lake, LakeError, Manifest, export_control
+from pipelines.landing.lake import (
+    CONTROL_TABLES,
+    RAW_CONTROL_TABLES,
+    SAMPLE_TABLES,
+    Lake,
+    LakeError,
+    Manifest,
+    export_control,
+)
 from pipelines.landing.stores import LakeStore
 from pipelines.warehouse import database, due_dates, sealed_dates
 from pipelines.warehouse.raw_tables import create_tables
 from tests.books import Book
 from tests.given import CATALOGUE, TOKENS, WATTS, Samples, at, day
+from tests.models import MODELS
 from tests.servers import s3_bucket
 
 pytestmark = pytest.mark.sampled
@@ -496,3 +506,10 @@ def test_the_same_fleet_gives_the_same_marts_from_a_lake(tmp_path: Path) -> None
     assert hashes["lake"]["energy_ledger"][0] == 288
     manifest = Manifest.of_json((tmp_path / "lake/data/mine/lake/raw/_landed/wall/2026-10-01.json").read_bytes())
     assert manifest.rows == 1440
+
+
+def test_the_lake_has_each_table_that_models_on_spark_read() -> None:
+    """Finance is built on DuckDB alone."""
+    texts = [path.read_text(encoding="utf-8") for path in MODELS.rglob("*.sql") if path.parent.name != "finance"]
+    read = {name for text in texts for name in re.findall(r"source\('raw', '(\w+)'\)", text)}
+    assert read - {*RAW_CONTROL_TABLES, *SAMPLE_TABLES} == set()
