@@ -109,7 +109,7 @@ def adds_up(root: Node) -> None:
 def test_they_add_up_where_meters_have_no_place_and_prices_include_others(
     shared_book: Callable[[Shape], Seen], shape_of: Shape
 ) -> None:
-    seen = shared_book(shape_of)
+    seen, explained = shared_book(shape_of), set[str]()
     with seen.connection(read_only=True) as connection:
         for name in dictionary.figures():
             for site in shape_of.sites:
@@ -119,8 +119,10 @@ def test_they_add_up_where_meters_have_no_place_and_prices_include_others(
                     )
                 except QuestionError:
                     continue
+                explained.add(name)
                 for root in found:
                     adds_up(root)
+    assert {"facility_energy_kwh", "energy_joules"} <= explained
 
 
 def test_a_rate_that_includes_electricity_is_all_of_the_compute_cost(shared_book: Callable[[Shape], Seen]) -> None:
