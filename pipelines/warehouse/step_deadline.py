@@ -44,7 +44,7 @@ def within(seconds: float, work: Callable[..., Result], *arguments: Any) -> Resu
     process.start()
     theirs.close()
     try:
-        result: Result = _outcome(ours, seconds)
+        result: Result = outcome(ours, seconds)
         return result
     finally:
         # Not terminate(): a process that waits in a driver does not come to its signals.
@@ -59,7 +59,8 @@ def progressed() -> None:
         _parent.send("progressed", None)
 
 
-def _outcome(pipe: Connection, seconds: float) -> Any:
+def outcome(pipe: Connection, seconds: float) -> Any:
+    """What the other process returns or raises; `StepTookTooLong` where so many seconds pass without progress."""
     deadline = time.monotonic() + seconds
     while pipe.poll(max(0.0, deadline - time.monotonic())):
         try:
