@@ -223,10 +223,8 @@ def test_several_fleets_are_several_locations_of_one_ui(tmp_path: Path) -> None:
         (guard,) = children(server.pid)
         (dagster,) = children(guard)
         assert len(children(dagster)) >= 3  # webserver, daemon, code servers
-        began = time.monotonic()
         server.terminate()
-        server.wait(timeout=20)
-        assert time.monotonic() - began < 10
+        server.wait(timeout=30)  # what Kubernetes waits; systemd waits 90 s
         assert living(group=guard) == []
     # Once it is closed, nothing keeps the fleet.
     instance._hold(instance.own_home(fleet), "http://127.0.0.1:1")

@@ -63,6 +63,7 @@ def written(folder: Path, bucket: str) -> None:
         cost_rates=[{"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 2.0, "source": "contract"}],
         models=[{"name": "chat", "contract_prices": [{"tenant": ERASED, "output_usd_per_mtok": 1}]}],
         receipts={"keep": True},
+        alarms={"receivers": [{"name": "chat", "kind": "webhook", "url": "http://127.0.0.1:9"}]},
         requests=[{"name": "edge", "kind": "access_log", "path": "edge.jsonl", "columns": columns}],
         publication={
             "postgresql": {"dsn_env": DSN},
@@ -72,7 +73,8 @@ def written(folder: Path, bucket: str) -> None:
 
 
 def ask(folder: Path, *words: str) -> str:
-    done = commands.run([*words, "--fleet", str(folder / "fleet.yaml")], environment(folder / "data"), timeout=600)
+    surroundings = environment(folder / "data", DAGSTER_HOME=str(folder / "history"))
+    done = commands.run([*words, "--fleet", str(folder / "fleet.yaml")], surroundings, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -126,8 +128,8 @@ def copied(bucket: str, folder: Path) -> Path:
 
 
 def test_an_erased_name_is_in_no_place_that_the_ledger_writes(tmp_path: Path, server: str, bucket: str) -> None:
-    """Files of the fleet's folder with a tick, receipts, a statement and an export; rows and statistics of PostgreSQL;
-    objects of the store."""
+    """Files of the fleet's folder with a tick, receipts, a statement, an export, alarms; Dagster's history in a folder
+    elsewhere; rows and statistics of PostgreSQL; objects of the store."""
     written(tmp_path, bucket)
     ask(tmp_path, "run")
     ask(tmp_path, "export")
@@ -145,6 +147,8 @@ def test_an_erased_name_is_in_no_place_that_the_ledger_writes(tmp_path: Path, se
     assert found_in(copied(bucket, tmp_path / "first"), [ERASED, KEPT]) != set()
     named = {path.relative_to(fleet.root).parts[0] for path, _ in places_in(fleet.root, ERASED)}
     assert named == {"warehouse.duckdb", "published", "statements", ".today"}
+    assert "alarms.json" in {path.name for path in fleet.root.iterdir()}
+    assert places_in(tmp_path / "history", "wattledger") != set()
     # A fleet file that names the tenant would bring it back.
     path = tmp_path / "fleet.yaml"
     path.write_text(path.read_text().replace(f"tenant: {ERASED}", f"tenant: {KEPT}"))
@@ -158,7 +162,7 @@ def test_an_erased_name_is_in_no_place_that_the_ledger_writes(tmp_path: Path, se
     left = copied(bucket, tmp_path / "then")
     assert found_in(left, [ERASED]) == set()
     assert {text for _, text in found_in(left, [ERASED, KEPT])} == {KEPT}
-    assert places_in(fleet.root, ERASED) == set()
+    assert places_in(fleet.root, ERASED) | places_in(tmp_path / "history", ERASED) == set()
     assert {path.relative_to(fleet.root).parts[0] for path, _ in places_in(fleet.root, KEPT)} >= {"statements"}
     # The key has what the name had, to the digit.
     assert [figures for _, *figures in after] == [figures for _, *figures in before]

@@ -66,7 +66,7 @@ PLACES = (
     Place("receipts", "an older version's name becomes the key", _receipts_rekeyed),
     Place(".today", "it is removed; the next tick makes it again", _tick_removed),
     Place("fleet_file", "has a path"),
-    Place("nights.lock", "has a process"),
+    Place("*.lock", "has a process"),
     Place("today.duckdb", "has no tenant: figures are of models"),
     Place("exports", "has no tenant: prices are of models"),
     Place("alarms.json", "has no tenant"),
