@@ -11,6 +11,7 @@ from typing import Any
 
 import dagster as dg
 import duckdb
+import numpy as np
 import pandas as pd
 
 from pipelines.advice import advised
@@ -20,13 +21,13 @@ from pipelines.warehouse import database
 from pipelines.warehouse.asset_keys import asset_key
 from pipelines.warehouse.computed_tables import write_table
 
-READ = ("budgets", "cost_days", "month_rests", "months")
+READ = ("budgets", "cost_days", "load_prices", "months")
 KEYS = ("scope", "scope_name", "basis")
 FORECAST_COMMENT = (
     "One row per billing month in progress, scope (site, team or model), its name and basis of the cost. What the month"
     " will have cost at its end. Contracts, hosting, operations, licences and the demand charge of the peak so far run"
     " on as on the newest date; what follows the load is expected by its level, weekdays, growth and breaks of the last"
-    " 56 days. [topic: cost]"
+    " 56 days, at the prices of the dates to come. [topic: cost]"
 )
 BUDGET_COMMENT = (
     "One row per billing month and budget of the fleet file. What was spent beside the budget and, of a month in"
@@ -42,7 +43,10 @@ _SCOPE = {
 }
 _FORECAST = {
     "forecast_usd": ("double", "USD at the month's end: spent_usd, and what the rest is expected to cost."),
-    "forecast_low_usd": ("double", "10th percentile of it."),
+    "forecast_low_usd": (
+        "double",
+        "10th percentile of it: of the load to come, and of the error of all the month's meters.",
+    ),
     "forecast_high_usd": ("double", "90th percentile of it."),
 }
 _COMMON = {
@@ -109,12 +113,13 @@ def write_forecasts(connection: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame
 def _forecasts(connection: duckdb.DuckDBPyConnection, months: pd.DataFrame) -> pd.DataFrame:
     names = ", ".join(KEYS)
     days = connection.execute(
-        f"select {names}, site, date, cast(sum(energy_usd) as double) as usd from intermediate.int_advised_cost_days"
+        f"select {names}, site, date, sum(load_usd) as usd from intermediate.int_advised_cost_days"
         f" where date > (select max(date) from intermediate.int_advised_cost_days) - {7 * month_end.HISTORY_WEEKS}"
         f" group by {names}, site, date order by all"
     ).df()
     booked = connection.execute("select distinct site, date from marts.site_power_hourly order by all").df()
-    rests = advised.read(connection, "month_rests")
+    rests = advised.read(connection, "load_prices").dropna(subset="rest_ratio")
+    rests["weight"] = rests["rest_ratio"] * rests["price_ratio"]
     days["unit"] = pd.MultiIndex.from_frame(days[list(KEYS)]).factorize(sort=True)[0]
     units = days[["unit", *KEYS]].drop_duplicates("unit")
     found = [
@@ -127,12 +132,11 @@ def _forecasts(connection: duckdb.DuckDBPyConnection, months: pd.DataFrame) -> p
         return months.reindex(columns=list(FORECAST_COLUMNS))
     rows = months.merge(pd.concat(found), how="left", on=["billing_month", *KEYS])
     rows["energy_rest_usd"] = rows["rest_usd"]
-    for forecast, rest in (
-        ("forecast_usd", "rest_usd"),
-        ("forecast_low_usd", "rest_low_usd"),
-        ("forecast_high_usd", "rest_high_usd"),
-    ):
-        rows[forecast] = rows["spent_usd"] + rows["contract_rest_usd"] + rows[rest]
+    rows["forecast_usd"] = rows["spent_usd"] + rows["contract_rest_usd"] + rows["rest_usd"]
+    meters = month_end.QUANTILE * rows["energy_error_ratio"] * (rows["spent_energy_usd"] + rows["rest_usd"]).abs()
+    below, above = rows["rest_usd"] - rows["rest_low_usd"], rows["rest_high_usd"] - rows["rest_usd"]
+    rows["forecast_low_usd"] = rows["forecast_usd"] - np.hypot(below, meters)
+    rows["forecast_high_usd"] = rows["forecast_usd"] + np.hypot(above, meters)
     return rows
 
 

@@ -18,8 +18,9 @@ from pipelines.analysis.coming_days import LEAST_DAYS
 
 # Days that a forecast is made of, and days on which earlier forecasts are tried.
 TRAINING_DAYS, HISTORY_WEEKS = 56, 26
-# The interval: 10th to 90th percentile.
+# The interval: 10th to 90th percentile, in standard uncertainties of what is normally distributed.
 CONFIDENCE = 0.8
+QUANTILE = 1.2815515655446004
 # Costs of demand may grow as well as not: four weeks are too few to show 2 % a week.
 GROWTH_PENALTY = 0.0
 
@@ -52,8 +53,8 @@ def forecast(days: pd.DataFrame, booked: pd.DataFrame, rests: pd.DataFrame, as_o
     """The cost of the rest of a month in USD, per unit.
 
     `days` has unit, site, date, usd; `booked` site and date of what is known: a unit without a row there cost 0 once it
-    has started. `rests` has site, date and rest_ratio, the share of that date which is to come. `as_of` is the newest
-    date.
+    has started. `rests` has site, date and weight: the share of that date which is to come, times what is paid then for
+    what costs 1 USD in `days`. `as_of` is the newest date.
 
     The dates to come are expected by level, weekday, growth and breaks of the last TRAINING_DAYS (`coming_days`); a
     missing date before `as_of` is, too. The interval is CONFIDENCE; sites of a unit are taken to miss it together. All
@@ -112,10 +113,10 @@ def _days_from(dates: Sequence[object] | pd.Series, as_of: date) -> np.ndarray:
 
 
 def _ahead(rests: pd.DataFrame, sites: pd.Index, as_of: date) -> tuple[np.ndarray, np.ndarray]:
-    """Days to come, numbered from 1 on (a missing earlier date: 0 and less), and the share of each by site."""
+    """Days to come, numbered from 1 on (a missing earlier date: 0 and less), and the weight of each by site."""
     ahead, day = np.unique(_days_from(rests["date"], as_of), return_inverse=True)
     shares = np.zeros((len(sites), len(ahead)))
-    np.add.at(shares, (sites.get_indexer(rests["site"]), day), rests["rest_ratio"].to_numpy(float))
+    np.add.at(shares, (sites.get_indexer(rests["site"]), day), rests["weight"].to_numpy(float))
     return ahead, shares
 
 

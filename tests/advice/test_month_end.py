@@ -18,7 +18,7 @@ RESTS = pd.DataFrame(
     {
         "site": "west",
         "date": [AS_OF + timedelta(days=n) for n in (1, 2, 3, 4)],
-        "rest_ratio": [1.0, 1.0, 1.0, 7 / 24],
+        "weight": [1.0, 1.0, 1.0, 7 / 24],
     }
 )
 
@@ -76,7 +76,7 @@ def test_a_booked_day_without_a_cost_is_0_and_one_that_is_not_booked_is_unknown(
 
 
 def test_a_missing_date_of_the_month_is_forecast_as_its_weekday() -> None:
-    gap = pd.DataFrame({"site": ["west"], "date": [date(2026, 10, 24)], "rest_ratio": [1.0]})  # a Saturday
+    gap = pd.DataFrame({"site": ["west"], "date": [date(2026, 10, 24)], "weight": [1.0]})  # a Saturday
     known = booked()
     known = known[known["date"] != date(2026, 10, 24)]
     days = costs(weekend_dip).query("date != @missing", local_dict={"missing": date(2026, 10, 24)})
@@ -112,7 +112,7 @@ def test_the_interval_contains_what_is_expected_and_is_the_same_every_time() -> 
 def test_the_back_test_is_of_as_many_days_as_are_to_come() -> None:
     """22 days to come: four weeks before the newest date is the first evening whose 22 days are over, and 14 days have
     to be known before it. From 42 days on there is one such evening, from 49 on two."""
-    rests = pd.DataFrame({"site": "west", "date": [AS_OF + timedelta(days=n) for n in range(1, 23)], "rest_ratio": 1.0})
+    rests = pd.DataFrame({"site": "west", "date": [AS_OF + timedelta(days=n) for n in range(1, 23)], "weight": 1.0})
     tried = [row(costs(weekend_dip, n), booked(n), rests)["coverage_weeks"] for n in (41, 42, 48, 49)]
     assert tried == [0, 1, 1, 2]
 

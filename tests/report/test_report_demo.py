@@ -48,10 +48,10 @@ def test_the_demo_report_names_what_to_do_next_and_what_it_saves(four_weeks: tup
     )
     # The month of schema finance: 744 hours, of which 665 are booked.
     assert (
-        "October 2026 is open, 89 % of it booked. It cost 21,149 USD so far, and will have cost 23,661 USD at its end;"
+        "October 2026 is open, 89 % of it booked. It cost 21,149 USD so far, and will have cost 23,663 USD at its end;"
         " 75 % of what is known of it paid for idle accelerators."
     ) in section(made, "months")
-    assert "1 of 4 budgets will be exceeded: research by 1,558.4 USD." in section(made, "budgets")
+    assert "1 of 4 budgets will be exceeded: research by 1,559.7 USD." in section(made, "budgets")
     assert "Of the 21,149 USD of October 2026 research pays 19,269 USD (91 %)." in section(made, "payers")
     # The demo's fleet file states 20,000 USD for the team that keeps two models without a request.
     assert "1 × budget will be exceeded; the newest is of 2026-10-28: team research," in section(made, "alarms")

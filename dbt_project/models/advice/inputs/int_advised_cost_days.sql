@@ -13,6 +13,12 @@ budgets as (
 
 ),
 
+prices as (
+
+    select * from {{ ref('int_advised_load_prices') }}
+
+),
+
 -- What changes with the load, and what is paid whatever runs.
 split as (
 
@@ -56,9 +62,14 @@ scoped as (
 
 final as (
 
-    select *
+    select
+        scoped.*,
+        cast(scoped.energy_usd as double) / coalesce(prices.price_ratio, 1) as load_usd
     from scoped
-    where basis = 'allocation' or (scope, scope_name, basis) in (select (scope, scope_name, basis) from budgets)
+    left join prices on {{ equal_keys('scoped', 'prices', ['site', 'billing_month', 'date']) }}
+    where
+        scoped.basis = 'allocation'
+        or (scoped.scope, scoped.scope_name, scoped.basis) in (select (scope, scope_name, basis) from budgets)
 
 )
 

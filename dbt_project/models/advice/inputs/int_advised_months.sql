@@ -26,6 +26,12 @@ lookback as (
 
 ),
 
+intervals as (
+
+    select * from {{ ref('figure_intervals') }}
+
+),
+
 -- The newest month of the newest date alone: the hours of two months are not charged alike.
 newest_hours as (
 
@@ -100,6 +106,7 @@ spent as (
         basis,
         billing_month,
         {{ money_sum('energy_usd + contract_usd') }} as spent_usd,
+        cast({{ money_sum('energy_usd') }} as double) as spent_energy_usd,
         bool_and(is_cost_complete) as is_cost_complete
     from days
     group by scope, scope_name, basis, billing_month
@@ -121,6 +128,19 @@ coverage as (
 
 ),
 
+-- A meter that reads too much does so in what is spent and in what is to come.
+energy_errors as (
+
+    select
+        month,
+        site,
+        model,
+        {{ ratio('standard_uncertainty', 'value') }} as error_ratio
+    from intervals
+    where figure = 'facility_energy_kwh'
+
+),
+
 final as (
 
     select
@@ -135,11 +155,17 @@ final as (
         -- What has ended before the newest date costs nothing any more; what runs on without a price, an unknown amount.
         cast(case when contract_rests.rests = 0 then null else coalesce(contract_rests.contract_rest_usd, 0) end as double)
             as contract_rest_usd,
-        spent.is_cost_complete
+        spent.is_cost_complete,
+        spent.spent_energy_usd,
+        coalesce(energy_errors.error_ratio, 0) as energy_error_ratio
     from spent
     cross join lookback
     inner join coverage using (scope, scope_name, basis, billing_month)
     left join contract_rests using (scope, scope_name, basis, billing_month)
+    left join energy_errors
+        on spent.billing_month = energy_errors.month
+        and energy_errors.site = case when spent.scope = 'site' then spent.scope_name else '__all__' end
+        and energy_errors.model = case when spent.scope = 'model' then spent.scope_name else '__all__' end
 
 )
 

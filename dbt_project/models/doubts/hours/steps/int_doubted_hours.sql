@@ -100,7 +100,7 @@ doubted_tokens as (
 
 ),
 
--- Of an engine whose counters are not booked at all, or show nothing, only its joules are there.
+-- Of an engine whose counters are not booked at all only its joules are there.
 without_tokens as (
 
     select
@@ -117,7 +117,7 @@ without_tokens as (
         and energy_ledger.engine = engine_tokens.engine
         and coalesce(token_spans.token_class, 'output') = engine_tokens.token_class
         and engine_tokens.tokens > 0
-    where engine_tokens.engine is null and token_spans.reason in ('no_counter', 'token_counters_disagree', 'unclear_falls')
+    where engine_tokens.engine is null and token_spans.reason in ('no_counter', 'unclear_falls')
 
 ),
 
