@@ -146,6 +146,12 @@ def _serve(fleet: Fleet, chosen: argparse.Namespace) -> int:
     return serve(fleet, chosen)
 
 
+def _mcp(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.service_commands.mcp_command import mcp  # noqa: PLC0415
+
+    return mcp(fleet, chosen)
+
+
 def _receipt(fleet: Fleet, chosen: argparse.Namespace) -> int:
     from pipelines.command_line.tenant_commands.receipt_command import receipt  # noqa: PLC0415
 
@@ -226,6 +232,7 @@ _OF_A_FLEET: dict[str, Callable[[Fleet, argparse.Namespace], int]] = {
     "report": _report,
     "today": _today,
     "serve": _serve,
+    "mcp": _mcp,
     "sql": _sql,
     "explain": _explain,
     "export": _export,

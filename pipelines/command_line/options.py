@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     today.add_argument("--refresh", action="store_true", help="make a tick first: land and book the day so far")
     _add_textfile(today)
     _add_serve(commands.add_parser("serve", help="tick every five minutes, run the nights, answer over HTTP"))
+    commands.add_parser("mcp", help="answer a program that asks in words, over standard input and output")
     _add_receipt(commands.add_parser("receipt", help="what a request, or a tenant in a month, used"))
     close = commands.add_parser("close", help="close a month: later changes of it are adjustments")
     close.add_argument("month", type=_month, help="the month, such as 2026-10")

@@ -29,44 +29,51 @@ _ROWS_AT_A_TIME = 1000
 
 def sql(fleet: Fleet, options: Namespace) -> int:
     """Print the rows of one query; returns the exit status. QuestionError where the query cannot be answered."""
+    return _printed(connected(fleet), options)
+
+
+def connected(fleet: Fleet) -> duckdb.DuckDBPyConnection:
+    """The fleet's publication and receipts, read-only. QuestionError where nothing is published."""
     if not fleet.snapshot.exists():
         raise nothing_published(fleet.fleet, fleet.path)
     if not receipt_files.dates_of(fleet):
-        return _answered(database.connect(fleet.snapshot, read_only=True), options)
+        return database.connect(fleet.snapshot, read_only=True)
     connection = database.connect(":memory:")
     connection.execute(f"attach {database.literal(fleet.snapshot)} as publication (read_only)")
     receipt_files.attach(connection, fleet)
     connection.execute("use publication")
     connection.execute(f"set allowed_directories = [{database.literal(receipt_files.folder_of(fleet))}]")
-    return _answered(connection, options)
+    return connection
 
 
 def sql_of_all(fleets: Sequence[Fleet], options: Namespace) -> int:
     """The same of several fleets: every table has a column `fleet`. The list of tables is that of one of them."""
     if options.tables:
         return sql(next((fleet for fleet in fleets if fleet.snapshot.exists()), fleets[0]), options)
-    return _answered(several_fleets.opened(fleets), options)
+    return _printed(several_fleets.opened(fleets), options)
 
 
-def _answered(connection: duckdb.DuckDBPyConnection, options: Namespace) -> int:
+def _printed(connection: duckdb.DuckDBPyConnection, options: Namespace) -> int:
     if options.tables == (options.query is not None):
         raise QuestionError('expected a query or --tables, such as sql "from marts.fleet_daily", or sql --tables')
-    query = _TABLES if options.tables else sys.stdin.read() if options.query == "-" else options.query
+    query = TABLES if options.tables else sys.stdin.read() if options.query == "-" else options.query
     with closing(connection):
-        # A query that was pasted from elsewhere reads the publication and the fleet's receipts, and no other file of
-        # this machine.
-        connection.execute("set enable_external_access = false")
-        connection.execute("set lock_configuration = true")
-        _validate(connection, query)
-        try:
-            connection.execute(query)
-            # An undrained result would raise at the next query, and some errors come with the rows.
-            names = [column[0] for column in connection.description or ()]
-            for line in _lines(options, names, _rows(connection)):
-                print(line)
-        except duckdb.Error as refusal:
-            raise QuestionError(_explained(connection, refusal)) from None
+        for line in _lines(options, *answer(connection, query)):
+            print(line)
     return 0
+
+
+def answer(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], Iterator[query_results.Row]]:
+    """Names of the columns, and the rows, of one query, which reads the publication and the fleet's receipts, and no
+    other file of this machine. QuestionError, also with a row, where it cannot be answered."""
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
+    _validate(connection, query)
+    try:
+        connection.execute(query)
+    except duckdb.Error as refusal:
+        raise QuestionError(_explained(connection, refusal)) from None
+    return [column[0] for column in connection.description or ()], _rows(connection)
 
 
 def _validate(connection: duckdb.DuckDBPyConnection, query: str) -> None:
@@ -86,8 +93,12 @@ def _validate(connection: duckdb.DuckDBPyConnection, query: str) -> None:
 
 
 def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[query_results.Row]:
-    while rows := connection.fetchmany(_ROWS_AT_A_TIME):
-        yield from rows
+    # An undrained result would raise at the next query, and some errors come with the rows.
+    try:
+        while rows := connection.fetchmany(_ROWS_AT_A_TIME):
+            yield from rows
+    except duckdb.Error as refusal:
+        raise QuestionError(_explained(connection, refusal)) from None
 
 
 def _lines(options: Namespace, names: list[str], rows: Iterator[query_results.Row]) -> Iterator[str]:
@@ -140,7 +151,7 @@ def _of_former_column(message: str) -> str:
 
 _LISTING = "wattledger sql --tables (docs/tables.md)"
 # A table's comment ends with its rank and topic, `[start here: usage]`, and begins with its grain.
-_TABLES = r"""
+TABLES = r"""
 with commented as (
     select
         schema_name || '.' || table_name as table_name,
