@@ -30,7 +30,7 @@ export GX_ANALYTICS_ENABLED := false
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs focus kubernetes metrics superset superset-bundle report-shots report-picture bi-shots bench bench-advice bench-coverage bench-empty-day bench-nights bench-receipts bench-spark measure measure-wheels lock clean mission mutants
+.PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs focus kubernetes metrics superset report-shots report-picture bi-shots bench bench-advice bench-coverage bench-empty-day bench-nights bench-receipts bench-spark measure measure-wheels lock clean mission mutants
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -93,9 +93,6 @@ focus: $(FOCUS_READY)  ## the validator of FOCUS files in .venv/focus, for its t
 kubernetes: $(KUBERNETES_READY)  ## the schemas of Kubernetes in .venv/kubernetes, for the test of deploy/kubernetes
 
 superset: $(SUPERSET_READY)  ## Apache Superset in .venv/superset (Python 3.11 or 3.12: SUPERSET_PYTHON=/path/to/python3.12); then bi/README.md
-
-superset-bundle:  ## the Superset dashboards as data/superset.zip: DATABASE=path/of/wattledger.duckdb, or DATABASE=postgresql://…
-	@python3 bi/superset/bundle.py --schema-prefix '$(SCHEMA_PREFIX)' --output data/superset.zip
 
 metrics: $(METRICS_READY)  ## MetricFlow in .venv: ratios at any grain by name (docs/metrics.md)
 

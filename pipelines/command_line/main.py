@@ -146,6 +146,12 @@ def _serve(fleet: Fleet, chosen: argparse.Namespace) -> int:
     return serve(fleet, chosen)
 
 
+def _dashboards(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.service_commands.dashboards_command import dashboards  # noqa: PLC0415
+
+    return dashboards(fleet, chosen)
+
+
 def _mcp(fleet: Fleet, chosen: argparse.Namespace) -> int:
     from pipelines.command_line.service_commands.mcp_command import mcp  # noqa: PLC0415
 
@@ -232,6 +238,7 @@ _OF_A_FLEET: dict[str, Callable[[Fleet, argparse.Namespace], int]] = {
     "report": _report,
     "today": _today,
     "serve": _serve,
+    "dashboards": _dashboards,
     "mcp": _mcp,
     "sql": _sql,
     "explain": _explain,

@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     today.add_argument("--refresh", action="store_true", help="make a tick first: land and book the day so far")
     _add_textfile(today)
     _add_serve(commands.add_parser("serve", help="tick every five minutes, run the nights, answer over HTTP"))
+    _add_dashboards(commands.add_parser("dashboards", help="write the dashboards for Grafana or Superset"))
     commands.add_parser("mcp", help="answer a program that asks in words, over standard input and output")
     _add_receipt(commands.add_parser("receipt", help="what a request, or a tenant in a month, used"))
     close = commands.add_parser("close", help="close a month: later changes of it are adjustments")
@@ -189,6 +190,16 @@ def _add_export(export: argparse.ArgumentParser) -> None:
     )
     export.add_argument(
         "--out", type=Path, metavar="FOLDER", help="where the files go (default: exports in the fleet's data folder)"
+    )
+
+
+def _add_dashboards(dashboards: argparse.ArgumentParser) -> None:
+    dashboards.add_argument("tool", choices=("grafana", "superset"))
+    dashboards.add_argument("folder", type=Path, metavar="FOLDER", help="where the files go")
+    dashboards.add_argument(
+        "--database-env",
+        metavar="NAME",
+        help="Superset: the variable with the address of the database (default: the published wattledger.duckdb)",
     )
 
 

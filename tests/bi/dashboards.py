@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bi.superset import bundle
 from pipelines.fleet.fleet_file import load_fleet
+from pipelines.publishing import dashboards as bi
 from tests import browser, optional
 from tests.bi import superset_server
 from tests.bi.answers import BOARDS
@@ -63,8 +63,7 @@ def main(fleet: str, folder: Path) -> None:
         raise SystemExit(f"no snapshot at {snapshot}: run `make run` first")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
-        zipped = Path(name) / "superset.zip"
-        bundle.write(zipped, str(snapshot))
+        (zipped,) = bi.write(Path(name), bi.superset(str(snapshot)))
         with (
             superset_server.started(Path(name), zipped) as server,
             browser.browsing(Path(name) / "profile", reaches="127.0.0.1") as page,

@@ -23,11 +23,11 @@ import pytest
 import yaml
 from adbc_driver_postgresql import dbapi
 
-from bi.superset import bundle
 from pipelines.booking.project import prepared_project
 from pipelines.fleet.places import DEFAULT_FLEET, PROJECT
 from pipelines.fleet.targets.publication_targets import PostgresqlTarget
 from pipelines.named_figures import choices, dictionary, explanation
+from pipelines.publishing import dashboards as bi
 from pipelines.publishing import publication
 from pipelines.publishing.postgresql import loading as postgresql
 from pipelines.warehouse import contracts
@@ -160,8 +160,8 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
 def server(published: Published, tmp_path_factory: pytest.TempPathFactory) -> Iterator[superset_server.Superset]:
     """A Superset with the bundle, which reads the snapshot."""
     folder = tmp_path_factory.mktemp("superset")
-    bundle.write(folder / "superset.zip", str(published.snapshot))
-    with superset_server.started(folder, folder / "superset.zip") as found:
+    (bundle,) = bi.write(folder, bi.superset(str(published.snapshot)))
+    with superset_server.started(folder, bundle) as found:
         yield found
 
 
@@ -311,14 +311,14 @@ def test_the_dashboards_are_drawn_and_hostile_names_do_nothing(
 def test_every_chart_returns_the_same_numbers_from_postgresql(
     server: superset_server.Superset, published: Published
 ) -> None:
-    server.read_from(bundle.address(published.uri))
+    server.read_from(bi.address(published.uri))
     try:
         chart = server.data(server.charts()["Cost, as charged, USD"])
         assert differences(server, published) == []
         test_a_date_filter_reaches_a_chart(server, published)
         test_the_month_filter_reaches_each_chart_of_finance_but_those_of_all_months(NEWEST, server, published)
     finally:
-        server.read_from(bundle.address(str(published.snapshot)))
+        server.read_from(bi.address(str(published.snapshot)))
     assert "finance.cost" in chart["query"]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import zipfile
 from contextlib import closing
 from datetime import date
 from pathlib import Path
@@ -16,9 +17,10 @@ import duckdb
 import pytest
 import yaml
 
-from bi.superset import bundle
+from pipelines.command_line.main import main
 from pipelines.fleet.places import PROJECT
 from pipelines.named_figures.dictionary import HeadlineFigure, figures
+from pipelines.publishing import dashboards
 from tests.bi.answers import FINANCE, OF_ALL_MONTHS, headed
 from tests.report import publications
 from tests.report.publications import advice
@@ -289,12 +291,12 @@ def test_finance_reads_schema_finance_but_where_a_date_is_the_question() -> None
     ],
 )
 def test_an_address_is_read_only_and_in_utc(given: str, address: str) -> None:
-    assert bundle.address(given) == address
+    assert dashboards.address(given) == address
 
 
 def test_the_bundle_takes_an_address_and_a_schema_prefix() -> None:
     password = "a'b\"c\\1: #%40"
-    files = bundle.files(f"postgresql://bi:{password}@db/ledger", "mine_")
+    files = dashboards.files(f"postgresql://bi:{password}@db/ledger", "mine_")
     assert len(files) == len(CHARTS) + len(DATASETS) + 5
     database = yaml.safe_load(files["databases/Wattledger.yaml"])
     assert database["sqlalchemy_uri"] == f"postgresql://bi:{password}@db/ledger?options=-c%20timezone%3DUTC"
@@ -303,4 +305,94 @@ def test_the_bundle_takes_an_address_and_a_schema_prefix() -> None:
 
 def test_another_kind_of_database_is_refused() -> None:
     with pytest.raises(ValueError, match=r"database mysql: expected the path of wattledger\.duckdb"):
-        bundle.address("mysql://bi@db/ledger")
+        dashboards.address("mysql://bi@db/ledger")
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fleet file with a prefix of its schemas, and something published."""
+    monkeypatch.setenv("WATTLEDGER_DATA", str(tmp_path / "data"))
+    path = tmp_path / "fleet.yaml"
+    path.write_text(
+        "fleet: tiny\nsynthetic: true\nperiod: {start: 2026-10-01}\n"
+        "sources: [{name: synthetic, kind: synthetic, scenario: demo, interval_seconds: 60}]\n"
+        "publication: {postgresql: {dsn_env: HOME, schema_prefix: mine_}}\n"
+    )
+    snapshot = tmp_path / "data" / "tiny" / "published" / "wattledger.duckdb"
+    snapshot.parent.mkdir(parents=True)
+    snapshot.touch()
+    return path
+
+
+def test_the_dashboards_are_written_for_this_fleet(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = fleet.parent / "bi"
+    monkeypatch.setenv("READER", "postgresql://bi:x@db/ledger")
+    for words in (
+        ["grafana", folder],
+        ["superset", folder],
+        ["superset", folder / "of_db", "--database-env", "READER"],
+    ):
+        assert main(["dashboards", *map(str, words), "--fleet", str(fleet)]) == 0
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("finance.json", "of_db", "operator.json", "rules.yml", "rules_without_alarms.yml"),
+        *("sustainability.json", "today.json", "wattledger.zip"),
+    ]
+    (prefix,) = [
+        one
+        for one in json.loads((folder / "finance.json").read_text())["templating"]["list"]
+        if one["name"] == "schema_prefix"
+    ]
+    chosen = {"selected": True, "text": "mine_", "value": "mine_"}
+    assert (prefix["query"], prefix["current"], prefix["options"]) == ("mine_", chosen, [chosen])
+    as_in_bi = json.loads((PROJECT / "bi" / "grafana" / "finance.json").read_text())
+    written = json.loads((folder / "finance.json").read_text())
+    assert {**written, "templating": 0} == {**as_in_bi, "templating": 0}
+
+    def read(zipped: Path, name: str) -> dict[str, Any]:
+        assert zipped.stat().st_mode & 0o077 == 0
+        return yaml.safe_load(zipfile.ZipFile(zipped).read(f"wattledger/{name}"))
+
+    of_file, of_db = folder / "wattledger.zip", folder / "of_db" / "wattledger.zip"
+    assert (
+        "/tiny/published/wattledger.duckdb?access_mode=READ_ONLY"
+        in (read(of_file, "databases/Wattledger.yaml")["sqlalchemy_uri"])
+    )
+    assert read(of_file, "datasets/Wattledger/model_daily.yaml")["schema"] == "marts"
+    assert read(of_db, "datasets/Wattledger/model_daily.yaml")["schema"] == "mine_marts"
+
+
+@pytest.mark.parametrize(
+    ("tool", "name", "content"),
+    [
+        ("grafana", "today.json", '{"uid": "ours"}'),
+        ("grafana", "operator.json", "[1]"),
+        ("grafana", "finance.json", "no JSON"),
+        ("grafana", "rules.yml", "groups: [{name: mine}]"),
+        ("superset", "wattledger.zip", "no zip"),
+    ],
+)
+def test_a_file_of_others_stays(
+    fleet: Path, capsys: pytest.CaptureFixture[str], tool: str, name: str, content: str
+) -> None:
+    folder = fleet.parent / "bi"
+    folder.mkdir()
+    (folder / name).write_text(content)
+    assert main(["dashboards", tool, str(folder), "--fleet", str(fleet)]) == 2
+    assert capsys.readouterr().err == (
+        f"{folder / name} is there, and is none of Wattledger's: name another folder, or move it\n"
+    )
+    assert [(path.name, path.read_text()) for path in folder.iterdir()] == [(name, content)]
+
+
+def test_what_is_wrong_with_the_database_is_one_line(
+    fleet: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("READER", "mysql://bi@db/ledger")
+    asked = ["dashboards", "superset", str(fleet.parent / "bi"), "--fleet", str(fleet), "--database-env"]
+    assert main([*asked, "READER"]) == 2
+    assert "--database-env: database mysql: expected the path of" in capsys.readouterr().err
+    assert main([*asked, "NOT_SET"]) == 2
+    assert capsys.readouterr().err == "--database-env: the environment has no NOT_SET\n"
