@@ -227,12 +227,15 @@ def test_advice_depends_on_the_tables_that_its_models_read(definitions: dg.Defin
     }
     assert parents["marts/cost_forecast"] == {
         "fleet/budgets",
+        "fleet/site_charges",
         "fleet/sites",
+        "fleet/tariffs",
         "marts/cost_daily",
         "marts/held_back_dates",
         "marts/model_daily",
         "marts/site_power_hourly",
         "marts/unmetered_devices",
+        "marts/figure_intervals",
     }
     assert {"marts/deployment_usage", "marts/energy_ledger"} <= parents["published/consolidation"]
     assert {"marts/goodput_hourly", "published/consolidation"} <= parents["published/right_sizing"]

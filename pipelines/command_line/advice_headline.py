@@ -1,4 +1,4 @@
-"""The second and third table of `wattledger run`: what to do about each deployment, and the unallocated accelerators.
+"""Two tables of the terminal: what to do about each deployment, and the unallocated accelerators.
 
 Add a column here when an operator acts on it. Keep out formulas, and the choice of the row to follow
 (`pipelines.analysis.preference`).
@@ -6,11 +6,13 @@ Add a column here when an operator acts on it. Keep out formulas, and the choice
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import duckdb
 
 from pipelines.analysis import lookback
 from pipelines.analysis.lookback import SHORT_LOOKBACK
-from pipelines.command_line.text_tables import RATIO, TEXT, explained, table
+from pipelines.command_line.text_tables import RATIO, TEXT, explained, narrowed, table
 
 # The rows to follow, what saves most USD at once first; the rest by name.
 _ADVICE = """
@@ -85,6 +87,8 @@ _ADVICE_COLUMNS = {
     "time short": RATIO,
     "confidence": TEXT,
 }
+# Of the first page; the table by its name has all.
+FIRST = ("deployment", "what to do", "GPUs", "kWh/month", "USD released now")
 _SUMMED = ("GPUs", "GPUs then", "kWh/month", "kgCO2e/month", "USD for kWh", "USD released now")
 _ADVICE_MEANINGS = {
     "what to do": "the one change to follow for this deployment; at a node: a smaller one that other advice empties",
@@ -136,7 +140,7 @@ _FREE_MEANINGS = {
 }
 
 
-def advice(connection: duckdb.DuckDBPyConnection) -> str:
+def advice(connection: duckdb.DuckDBPyConnection, headings: Sequence[str] = tuple(_ADVICE_COLUMNS)) -> str:
     """What to do about each deployment, with the total; empty without any."""
     rows = connection.execute(_ADVICE).fetchall()
     if not rows:
@@ -149,8 +153,9 @@ def advice(connection: duckdb.DuckDBPyConnection) -> str:
     kinds = [str(row[1]).partition(" ")[0].rstrip(":") for row in rows]
     shown = {kind: meaning for kind, meaning in _KINDS.items() if kind in kinds}
     # The legend explains each kind right after `what to do`, the column of kinds.
-    legend = explained({"what to do": _ADVICE_MEANINGS["what to do"], **shown, **_ADVICE_MEANINGS})
-    return "\n".join([title, table(_ADVICE_COLUMNS, [*rows, total]), legend])
+    meanings = {name: meaning for name, meaning in _ADVICE_MEANINGS.items() if {*name.split(", ")} <= {*headings}}
+    legend = explained({"what to do": _ADVICE_MEANINGS["what to do"], **shown, **meanings})
+    return "\n".join([title, table(*narrowed(_ADVICE_COLUMNS, [*rows, total], headings)), legend])
 
 
 def free_boards(connection: duckdb.DuckDBPyConnection) -> str:

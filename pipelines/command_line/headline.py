@@ -1,6 +1,6 @@
-"""The page that `wattledger run` prints: what a token cost per model, and what to do per deployment.
+"""The page that `wattledger run` prints: five things, what a token cost per model, the months, what to do.
 
-Add a table here when a newcomer should see it first. Keep out formulas: ratios here are sums over sums of columns of
+Add a table here by its name; the first page has three. Keep out formulas: ratios here are sums over sums of columns of
 the marts.
 """
 
@@ -17,6 +17,7 @@ from pipelines.command_line import advice_headline, model_headline, month_headli
 from pipelines.command_line.text_tables import RATIO, SHOWN_ROWS, TEXT, explained, table
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.places import fleet_option
+from pipelines.publishing import first_screen
 from pipelines.publishing.parts import Parts
 from pipelines.publishing.publication_manifest import DATABASE, REPORT, WORKBOOK
 from pipelines.warehouse import database
@@ -53,41 +54,67 @@ _WINDOW_COLUMNS = {
 }
 _WINDOW_MEANINGS = {
     "run window": "a time window that the fleet file names; watts and joules of all accelerators of its engine",
-    "period": "the same ratio over all dates, as in the first table",
+    "period": "the same ratio over all dates, as in the table of models",
     "±": "half of the 95 % interval of the window's joules: error of the meters, and gauges between samples",
     "result": "ok, or why the window's figures are not reliable (run_windows.reason_code)",
 }
 
 
+# Those of the first page, then those that are printed by name; what differs by its dates alone has them in its title.
+FIRST = ("models", "months", "advice")
+TITLES = {
+    "models": "What did each model take, on all dates from {} to {} (UTC)?\n",
+    "months": "What did each month cost, on the calendar of its sites?\n",
+}
+BY_NAME = (*FIRST, "changes", "budgets", "free", "windows")
+
+
 def headline(fleet: Fleet, parts: Parts | None = None) -> str:
-    """The printed page, over all published dates. A table that cannot be made is a line of text, and a line of `parts`.
-    QuestionError if nothing is published yet."""
+    """The printed page, over all published dates: five things, three tables, and where the rest is. What cannot be made
+    is a line of text, and a line of `parts`. QuestionError if nothing is published yet."""
     parts = parts or Parts()
     path = fleet.published / DATABASE
     if not path.exists():
         raise nothing_published(fleet.fleet, fleet.path)
     with database.connect(path, read_only=True) as connection:
         first, last = connection.execute("select min(date), max(date) from marts.model_daily").fetchall()[0]
-        made: dict[str, Callable[[], str]] = {
-            "models": lambda: model_headline.models(connection, fleet),
-            "months": lambda: month_headline.months(connection),
-            "changes": lambda: month_headline.changes(connection),
-            "budgets": lambda: month_headline.budgets(connection),
-            "advice": lambda: advice_headline.advice(connection),
-            "free accelerators": lambda: advice_headline.free_boards(connection),
-            "run windows": lambda: _windows(connection),
-        }
-        tables = [parts.attempt(f"table of {name}", make, lambda line: f"The {line}") for name, make in made.items()]
+        things = first_screen.things(connection, parts)
+        found = {name: _made(connection, fleet, name, parts, is_first=True) for name in FIRST}
+        tables = [TITLES.get(name, "").format(first, last) + found[name] for name in FIRST if found[name]]
         held_back = connection.execute(_HELD_BACK).fetchall()
     label = "SYNTHETIC telemetry: nothing here was measured" if fleet.synthetic else "measured telemetry"
     return "\n\n".join(
         [
             f"fleet {fleet.fleet}, {first} to {last}: {label}",
             *([_held_back(held_back)] if held_back else []),
-            *filter(None, tables),
+            *([explained(dict(things))] if things else []),
+            *tables,
             "\n".join(_ways_in(fleet, path)),
         ]
     )
+
+
+def one_table(fleet: Fleet, name: str, parts: Parts) -> str:
+    """A table of BY_NAME with all columns, or a line where it has no rows. QuestionError if nothing is published."""
+    path = fleet.published / DATABASE
+    if not path.exists():
+        raise nothing_published(fleet.fleet, fleet.path)
+    with database.connect(path, read_only=True) as connection:
+        return _made(connection, fleet, name, parts, is_first=False) or f"{name}: no rows"
+
+
+def _made(connection: duckdb.DuckDBPyConnection, fleet: Fleet, name: str, parts: Parts, *, is_first: bool) -> str:
+    of_models, of_advice = (model_headline.FIRST,) if is_first else (), (advice_headline.FIRST,) if is_first else ()
+    make: Callable[[], str] = {
+        "models": lambda: model_headline.models(connection, fleet, *of_models),
+        "months": lambda: month_headline.months(connection),
+        "advice": lambda: advice_headline.advice(connection, *of_advice),
+        "changes": lambda: month_headline.changes(connection),
+        "budgets": lambda: month_headline.budgets(connection),
+        "free": lambda: advice_headline.free_boards(connection),
+        "windows": lambda: _windows(connection),
+    }[name]
+    return parts.attempt(f"table of {name}", make, lambda line: f"The {line}")
 
 
 def is_published(fleet: Fleet, on: date) -> bool:
@@ -120,6 +147,8 @@ def _ways_in(fleet: Fleet, path: Path) -> Iterator[str]:
     for name, file in (("report", REPORT), ("workbook", WORKBOOK)):
         if folder is not None and (folder / file).exists():
             yield f"{name}: {_shown(fleet.published / file)}"
+    others = ", ".join(BY_NAME[len(FIRST) :])
+    yield f"more: wattledger table{fleet_option(fleet.path)} NAME: {others}; models and advice with all columns"
     yield f"tables: {_shown(path)} (schemas finance, marts, published)"
     yield _in_sql(fleet)
 

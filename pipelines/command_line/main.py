@@ -95,12 +95,12 @@ def _run(fleet: Fleet, chosen: argparse.Namespace) -> int:
         return run(fleet, chosen, *dates)
 
 
-def _table(fleet: Fleet, _: argparse.Namespace) -> int:
-    from pipelines.command_line.headline import headline  # noqa: PLC0415
+def _table(fleet: Fleet, chosen: argparse.Namespace) -> int:
+    from pipelines.command_line.headline import headline, one_table  # noqa: PLC0415
     from pipelines.publishing.parts import Parts  # noqa: PLC0415
 
     parts = Parts()
-    print(headline(fleet, parts))
+    print(headline(fleet, parts) if chosen.name is None else one_table(fleet, chosen.name, parts))
     return 1 if parts.failed else 0
 
 

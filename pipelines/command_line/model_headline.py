@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from pipelines.command_line.text_tables import RATIO, TEXT, explained, table
+from pipelines.command_line.text_tables import RATIO, TEXT, explained, narrowed, table
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.fleet.money.cost_rates import seeded_rate
 from pipelines.named_figures import figures_in_doubt, unplaced_hosts
@@ -124,10 +124,12 @@ _RESERVED_NAMES = {
     "__unallocated__": "accelerators that no model claimed",
     "__unknown__": "accelerators whose model is unknown",
 }
+# Of the first page; the table by its name has all.
+FIRST = ("model", "J/output token", "idle energy", "kWh", "kgCO2e", "USD compute", "USD compute/Mtok")
 SHOWN_NAMES = 4  # GPU types or sites in a line of the legend
 
 
-def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
+def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet, headings: Sequence[str] = tuple(_COLUMNS)) -> str:
     """The table with its total, the meaning of its marks and headings, and its inputs; empty without rows."""
     rows = connection.execute(_MODELS).fetchall()
     if not rows:
@@ -147,15 +149,18 @@ def models(connection: duckdb.DuckDBPyConnection, fleet: Fleet) -> str:
         mark[name]
         for row, mark in zip(shown, marks, strict=True)
         for name, value in zip(_COLUMNS, row, strict=False)
-        if name in mark and value is not None
+        if name in mark and name in headings and value is not None
     }
     notes = [note for note, sign in ((UNMATCHED, "*"), (AT_LEAST, "≥"), (PARTLY_PRICED, "+")) if sign in "".join(seen)]
     if in_doubt:
         notes.append(f"? {figures_in_doubt.note(in_doubt)}")
-    lines = table(_COLUMNS, [row[: len(_COLUMNS)] for row in shown], marks)
+    lines = table(*narrowed(_COLUMNS, shown, headings), marks)
     names = [str(row[0]).partition(" ")[0] for row in rows]
     reserved = {name: meaning for name, meaning in _RESERVED_NAMES.items() if name in names}
-    legend = explained({**_MEANINGS, **_all_parts(connection), **reserved, **_inputs(connection, fleet)})
+    meanings = {name: meaning for name, meaning in _MEANINGS.items() if {*name.split(", ")} <= {*headings}}
+    if "J/total token" not in headings:
+        meanings["J/output token"] = f"{_MEANINGS['J/total token'].partition(', per')[0]}, per output token"
+    legend = explained({**meanings, **_all_parts(connection), **reserved, **_inputs(connection, fleet)})
     return "\n".join([lines, *notes, legend, *filter(None, [seeded_rates(connection, fleet), unplaced(connection)])])
 
 

@@ -20,6 +20,8 @@ PROGRAM = "wattledger"
 SHELLS = ("bash", "zsh")
 # As pipelines.upkeep.layers has them, which imports DuckDB.
 LAYERS = ("raw", "intermediate", "publications", "history", "logs", "spools")
+# As pipelines.command_line.headline has them.
+TABLES = ("models", "months", "advice", "changes", "budgets", "free", "windows")
 _LATER = """\
 The fleet file: --fleet, else $WATTLEDGER_FLEET, else the demo. Its data: $WATTLEDGER_DATA, else data/ beside it.
 """
@@ -36,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument("--version", action="version", version=f"{PROGRAM} {pipelines.__version__}")
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND [OPTIONS]", title="commands")
     _add_run(commands.add_parser("run", help="land, book, check and publish; then print the tables"))
-    _add_all(commands.add_parser("table", help="print the tables of what is published"), "one table of all")
+    _add_table(commands.add_parser("table", help="print what is published, or a table by its name"))
     commands.add_parser("report", help="write the report of what is published; print its path")
     _add_sql(commands.add_parser("sql", help="print the rows of a query on what is published"))
     _add_explain(commands.add_parser("explain", help="print a headline figure as a tree of what adds up to it"))
@@ -53,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     _add_textfile(today)
     _add_serve(commands.add_parser("serve", help="tick every five minutes, run the nights, answer over HTTP"))
     _add_dashboards(commands.add_parser("dashboards", help="write the dashboards for Grafana or Superset"))
-    commands.add_parser("mcp", help="answer a program that asks in words, over standard input and output")
+    commands.add_parser("mcp", help="answer a program that asks in words (MCP, over stdio)")
     _add_receipt(commands.add_parser("receipt", help="what a request, or a tenant in a month, used"))
     close = commands.add_parser("close", help="close a month: later changes of it are adjustments")
     close.add_argument("month", type=_month, help="the month, such as 2026-10")
@@ -88,6 +90,11 @@ def _add_fleet(command: argparse.ArgumentParser, *, several: bool) -> None:
 
 def _add_all(command: argparse.ArgumentParser, what: str) -> None:
     command.add_argument("--all", action="store_true", help=f"{what}: the fleet files of the folder $WATTLEDGER_FLEETS")
+
+
+def _add_table(table: argparse.ArgumentParser) -> None:
+    table.add_argument("name", nargs="?", choices=TABLES, metavar="NAME", help=f"of these: {', '.join(TABLES)}")
+    _add_all(table, "one table of all")
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:

@@ -5,6 +5,7 @@ Add here how a table looks. Keep out its contents.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from collectors.samples import printable
 
 MISSING = "–"
 TEXT, RATIO = -1, -2  # instead of digits after the point: as it is, or a percentage
+WIDTH = 100  # of a line of words
 SHOWN_ROWS = 40  # of a table; a big fleet's others are in the published tables
 
 
@@ -45,9 +47,22 @@ def aligned(lines: Sequence[Sequence[str]], texts: Sequence[bool]) -> list[str]:
 
 
 def explained(words: Mapping[str, str]) -> str:
-    """One line for each heading that is explained."""
+    """What each heading means, beside it."""
     width = max(map(len, words))
-    return "\n".join(f"  {heading.ljust(width)}  {meaning}" for heading, meaning in words.items())
+    room = max(WIDTH - width - 4, 40)
+    lines = []
+    for heading, meaning in words.items():
+        first, *rest = textwrap.wrap(meaning, room, break_long_words=False, break_on_hyphens=False) or [""]
+        lines += [f"  {heading.ljust(width)}  {first}", *(" " * (width + 4) + more for more in rest)]
+    return "\n".join(lines)
+
+
+def narrowed(
+    columns: Mapping[str, int], rows: Sequence[Sequence[Any]], names: Sequence[str]
+) -> tuple[dict[str, int], list[list[Any]]]:
+    """Some of the columns, in the order of `names`, and their cells of the rows."""
+    places = [list(columns).index(name) for name in names]
+    return {name: columns[name] for name in names}, [[row[place] for place in places] for row in rows]
 
 
 def _cell(value: Any, digits: int) -> str:

@@ -1,4 +1,4 @@
-"""The page: the month, what to do next, the newest day, then a section per question, in the order of decisions.
+"""The page: five things, the month, what to do next, the newest day, a section per question, in the order of decisions.
 
 Add a figure to its section here. Keep out what a figure shows. The page has no script, and its policy forbids every
 request: it looks the same on a disk, in a mail and on a machine without a network.
@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.publishing import first_screen
 from pipelines.publishing.parts import Parts
 from pipelines.report import advice_figures, figures, ledger_cost, month_trees
 from pipelines.report.advice_figures import ADVICE, FREE_BOARDS
@@ -56,6 +57,7 @@ def page(path: Path, parts: Parts | None = None, fleet: Fleet | None = None) -> 
         sections = [_section(title, contents, connection, colours, parts) for title, contents in SECTIONS.items()]
         sections[0] += _trees(connection, fleet, parts)
         own_cost = _own_cost(connection, parts)
+        opening = _opening(first_screen.things(connection, parts))
     links = "".join(f'<li><a href="#{_anchor(title)}">{text(title)}</a></li>' for title in SECTIONS)
     name = text(made["fleet"])
     day_usd = days[0]["cost_usd"] if days and days[0]["is_cost_complete"] else None
@@ -75,7 +77,7 @@ def page(path: Path, parts: Parts | None = None, fleet: Fleet | None = None) -> 
             f"<title>Fleet report: {name}, {made['last_date']}</title>",
             f"<style>{(Path(__file__).parent / 'page.css').read_text(encoding='utf-8')}</style></head><body>",
             '<a class="skip" href="#next">Skip to what to do next</a>',
-            f"<header><h1>Fleet report: <bdi>{name}</bdi></h1>{unbroken(_about(made))}{MAIN}",
+            f"<header><h1>Fleet report: <bdi>{name}</bdi></h1>{unbroken(_about(made))}{opening}{MAIN}",
             sections[0],
             '<section class="next" id="next" aria-labelledby="next-title"><h2 id="next-title">What to do next</h2>'
             f"{unbroken(steps)}</section>",
@@ -84,6 +86,12 @@ def page(path: Path, parts: Parts | None = None, fleet: Fleet | None = None) -> 
             f"</main><footer>{_footer(made)}{own_cost}</footer></body></html>\n",
         ]
     )
+
+
+def _opening(things: Sequence[first_screen.Thing]) -> str:
+    """The five things, as the terminal has them."""
+    shown = "".join(f"<dt>{text(one.name)}</dt><dd>{unbroken(text(one.words))}</dd>" for one in things)
+    return f'<dl class="first">{shown}</dl>' if things else ""
 
 
 def _trees(connection: duckdb.DuckDBPyConnection, fleet: Fleet | None, parts: Parts) -> str:

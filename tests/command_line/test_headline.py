@@ -10,12 +10,13 @@ import duckdb
 import pytest
 
 from pipelines.advice import consolidation_table, right_sizing_table
-from pipelines.command_line import advice_headline, model_headline, month_headline
+from pipelines.command_line import advice_headline, model_headline, month_headline, options
 from pipelines.command_line.advice_headline import _KINDS
-from pipelines.command_line.headline import _ways_in
+from pipelines.command_line.headline import BY_NAME, _ways_in, headline, one_table
 from pipelines.command_line.model_headline import _inputs
 from pipelines.fleet.fleet_file import load_fleet
 from pipelines.fleet.places import DEFAULT_FLEET, PROJECT
+from pipelines.publishing.parts import Parts
 from pipelines.publishing.publication_manifest import DATABASE, REPORT, WORKBOOK
 from tests.report import publications
 from tests.report.publications import advice
@@ -82,6 +83,7 @@ def test_the_page_ends_with_the_files_and_the_command_that_answers_sql_on_this_f
     command = "wattledger sql"
     demo, mlperf = load_fleet(DEFAULT_FLEET, data), load_fleet(PROJECT / "fleets" / "mlperf.yaml", data)
     assert list(_ways_in(demo, Path("t.duckdb"))) == [
+        "more: wattledger table NAME: changes, budgets, free, windows; models and advice with all columns",
         "tables: t.duckdb (schemas finance, marts, published)",
         f'in SQL: {command} "select * from marts.fleet_daily"',
     ]
@@ -97,6 +99,8 @@ def test_the_page_ends_with_the_files_and_the_command_that_answers_sql_on_this_f
     assert list(_ways_in(fleet, fleet.published / DATABASE)) == [
         f"report: {tmp_path}/data/priced/published/report.html",
         f"workbook: {tmp_path}/data/priced/published/wattledger.xlsx",
+        f"more: wattledger table --fleet '{path}' NAME: changes, budgets, free, windows;"
+        " models and advice with all columns",
         f"tables: {tmp_path}/data/priced/published/wattledger.duckdb (schemas finance, marts, published)",
         f"in SQL: {command} --fleet '{path}' \"select * from marts.fleet_daily\"",
     ]
@@ -144,3 +148,32 @@ def test_the_parts_that_the_terminal_names_add_up_to_all_parts() -> None:
             "all parts": "540.00 USD, as in the table of months: USD compute 120.00, unused commitment 384.00,"
             " hosting 30.00, unmetered accelerators 6.00"
         }
+
+
+def test_the_first_page_has_three_tables_of_at_most_a_hundred_columns_and_the_others_have_names(tmp_path: Path) -> None:
+    path = tmp_path / "priced.yaml"
+    path.write_text(FLEET, encoding="utf-8")
+    fleet = load_fleet(path, {"WATTLEDGER_DATA": str(tmp_path / "data")})
+    on = date(2026, 10, 1)
+    usd = {"closed_cost_usd": 99_999, "known_cost_usd": 99_999, "forecast_usd": 99_999, "idle_cost_usd": 1}
+    publications.write(
+        fleet.published,
+        marts_model_daily=[
+            publications.model_day(on, "Qwen3.5-397B", facility_energy_kwh=99_999, compute_cost_usd=99_999)
+        ],
+        finance_months=[
+            {"month": on, "site": "west", "status": "adjusted", "booked_hours": 1, "month_hours": 744, **usd}
+        ],
+        published_right_sizing=[
+            advice("llm-research/Qwen3.5-397B", "try_it", trial_replicas=2, saving_kwh_month=9_999)
+        ],
+    )
+    printed = headline(fleet)
+    tables = [line for line in printed.splitlines() if re.fullmatch(r"-+(  -+)+", line)]
+    assert (len(tables), max(map(len, tables)) <= 100) == (3, True)
+    assert max(len(line) for line in printed.splitlines() if line.startswith("  ")) <= 100
+    assert options.TABLES == BY_NAME
+    for name in BY_NAME:
+        assert one_table(fleet, name, parts := Parts()) and parts.failed == []
+    assert "J/total token" in one_table(fleet, "models", Parts()) and "J/total token" not in printed
+    assert one_table(fleet, "windows", Parts()) == "windows: no rows"

@@ -14,11 +14,12 @@ from collectors.records import price_lists
 from collectors.records.price_lists import read_price_list
 from collectors.rows import Rejects
 from collectors.samples import SourceError
-from pipelines.command_line.headline import headline
+from pipelines.command_line.headline import one_table
 from pipelines.command_line.model_headline import seeded_rates
 from pipelines.fleet.catalog import SEEDS
 from pipelines.fleet.money.cost_rates import CostRate, CostRateFile
 from pipelines.landing.price_landing import PriceFile, land_prices
+from pipelines.publishing.parts import Parts
 from tests.books import Book, validation_data
 from tests.planted import ENERGY, board, plant, rising
 from tests.publishing.test_held_back import published
@@ -248,8 +249,7 @@ def test_a_seeded_rate_that_stands_in_for_a_tariff_is_named_under_the_table(rate
     ]
     # The rate of the A100 is in the fleet file itself, and the hall of the H200 has no tariff.
     published(rated, rated.fleet.period.start, rated.fleet.period.end)
-    table = headline(rated.fleet).partition("\n\n")[2].partition("\n\n")[0]
-    assert table.splitlines()[-1] == LINE
+    assert one_table(rated.fleet, "models", Parts()).splitlines()[-1] == LINE
 
 
 def test_without_a_seeded_rate_beside_a_tariff_there_is_no_such_line(rated: Book) -> None:

@@ -14,7 +14,9 @@ import pytest
 from collectors.samples import Window
 from collectors.synthetic import demo_truth
 from collectors.synthetic.demo_fleet import BOARDS, ENGINES, minute
+from pipelines.command_line.headline import BY_NAME, one_table
 from pipelines.fleet.places import PROJECT
+from pipelines.publishing.parts import Parts
 from pipelines.publishing.publication_manifest import WORKBOOK
 from pipelines.warehouse import database
 from tests.books import Book, at, day, on
@@ -517,11 +519,11 @@ def test_the_published_snapshot_holds_the_marts_of_the_warehouse(book: Book) -> 
 
 
 def test_the_run_prints_a_table_per_model_and_is_marked_as_synthetic(four_weeks: tuple[Book, str]) -> None:
-    _, printed = four_weeks
+    book, printed = four_weeks
     assert printed.startswith("fleet demo (synthetic): 2026-10-01 to 2026-10-28, 28 dates\n")
     assert "SYNTHETIC telemetry: nothing here was measured" in printed
     assert ", 0 failed, 0 warned" in printed
-    lines = {line.split("  ")[0]: line.split() for line in printed.splitlines()}
+    lines = {line.split("  ")[0]: line.split() for line in every_table(book, printed).splitlines()}
     assert {engine.model for engine in ENGINES} | {"__unallocated__"} <= set(lines)
     readings = {"gpt-oss-120b": ("597", "0.255"), "gemma-4-31B": ("577", "1.603"), "Qwen3.5-397B": ("783", "43.50")}
     for model, (watts, joules_per_token) in readings.items():
@@ -541,15 +543,21 @@ def test_the_run_prints_a_table_per_model_and_is_marked_as_synthetic(four_weeks:
     assert lines["a6000 at west"][3] == "2"
 
 
+def every_table(book: Book, printed: str) -> str:
+    """What the run printed, and each table by its name."""
+    return "\n\n".join([printed, *(one_table(book.fleet, name, Parts()) for name in BY_NAME)])
+
+
 def test_the_documentation_shows_the_tables_that_the_run_prints(four_weeks: tuple[Book, str]) -> None:
-    _, printed = four_weeks
+    book, printed = four_weeks
     shown = re.findall(r"^```\n(.*?)^```$", (PROJECT / "docs/demo.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
     # The last one is of another fleet (test_book_mlperf).
-    assert [block.split()[0] for block in shown] == ["fleet", "month", "month", "advice", "free", "run", "run"]
+    blocks = ["fleet", "What", "advice", "model", "advice", "month", "free", "run", "run"]
+    assert [block.split()[0] for block in shown] == blocks
     shown.pop()
     shown += re.findall(r"^```\n(fleet .*?)^```$", (PROJECT / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    assert len(shown) == 7
-    assert [block for block in shown if block.rstrip() not in printed] == []
+    assert len(shown) == 9
+    assert [block for block in shown if block.rstrip() not in every_table(book, printed)] == []
 
 
 def test_the_workbook_answers_every_question(four_weeks: tuple[Book, str]) -> None:

@@ -11,8 +11,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pipelines.booking import checks
-from pipelines.command_line.headline import headline
+from pipelines.command_line.headline import headline, one_table
 from pipelines.command_line.model_headline import UNMATCHED
+from pipelines.publishing.parts import Parts
 from tests.books import LEDGER, Book, later_command
 from tests.planted import (
     A100,
@@ -322,7 +323,7 @@ def test_joules_of_different_scopes_are_never_added_in_the_headline(scopes: Book
 
 @pytest.mark.rest
 def test_badly_matched_joules_per_token_are_marked(scopes: Book) -> None:
-    lines = headline(scopes.fleet).splitlines()
+    lines = one_table(scopes.fleet, "models", Parts()).splitlines()
     alpha, beta = (next(line for line in lines if line.startswith(model)) for model in ("alpha", "beta"))
     # Of alpha half a day is matched: 100 W and 10 tokens a second until 11:59:30, of which 1 is output.
     assert {"10.0000*", "100.0000*"} <= set(alpha.split())
