@@ -227,8 +227,11 @@ def test_advice_depends_on_the_tables_that_its_models_read(definitions: dg.Defin
     }
     assert parents["marts/cost_forecast"] == {
         "fleet/budgets",
+        "fleet/commitments",
+        "fleet/cost_rates",
         "fleet/site_charges",
         "fleet/sites",
+        "fleet/spot_rates",
         "fleet/tariffs",
         "marts/cost_daily",
         "marts/held_back_dates",
@@ -236,6 +239,7 @@ def test_advice_depends_on_the_tables_that_its_models_read(definitions: dg.Defin
         "marts/site_power_hourly",
         "marts/unmetered_devices",
         "marts/figure_intervals",
+        "reference/cost_rates",
     }
     assert {"marts/deployment_usage", "marts/energy_ledger"} <= parents["published/consolidation"]
     assert {"marts/goodput_hourly", "published/consolidation"} <= parents["published/right_sizing"]

@@ -1,8 +1,8 @@
 """Budgets and the month's end, at a site in Los Angeles from 15 October to 3 November 2026, UTC.
 
 One A100 draws 360 W all the time, a second one 180 W from 25 October on: 0.432 and 0.216 kW at the facility's meter,
-0.10 USD per kWh. A board costs 2 USD an hour; November has 721 hours, of which 65 are booked, and costs 1,000 USD for
-operations, 200 for hosting and 6.48 as a demand charge.
+0.10 USD per kWh. A board costs 2 USD an hour, from 21 November on 3; November has 721 hours, of which 65 are booked,
+and costs 1,000 USD for operations, 200 for hosting and 6.48 as a demand charge.
 
 A third one, at the site south in UTC, draws 360 W: 8.64 kWh a day at 0.1, from 29 October on 0.2 and
 from 14 November on 0.4 USD.
@@ -81,7 +81,10 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
             {"name": f"n-{name}", "site": site, "host_watts": 0}
             for name, site in {"a": "west", "b": "west", "c": "south"}.items()
         ],
-        cost_rates=[{"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": 2.0, "source": "contract"}],
+        cost_rates=[
+            {"device_type": "a100-sxm4-80gb", "usd_per_gpu_hour": usd, "valid_from": since, "source": "contract"}
+            for since, usd in (("2026-01-01", 2.0), ("2026-11-21", 3.0))
+        ],
         teams={"llm": "platform"},
         models=[{"name": "ghost"}],
         budgets=[{**budget, "valid_from": budget.get("valid_from", "2026-10-01")} for budget in BUDGETS],
@@ -97,27 +100,28 @@ def test_contracts_run_on_and_energy_costs_what_it_has_since_a_break(book: Book)
         " from marts.cost_forecast where scope_name = 'west' and basis = 'fully_loaded'"
     )
     spent = 65 * (1_200 / 721 + 4 + 6.48 / 721 + 0.0648)
-    contracts = 656 * (1_200 / 721 + 4 + 6.48 / 721)
+    contracts = 656 * (1_200 / 721 + 4 + 6.48 / 721) + 240 * 2
     # A day costs 1.0368 USD before 25 October and 1.5552 since then, weekends too: it goes on as since the break. To
     # come are 27 dates and 8 hours of 1 December.
     energy = (27 + 8 / 24) * 1.5552
     assert energy == pytest.approx(42.5088)
     assert found[0] == date(2026, 11, 1)
-    assert found[1:5] == pytest.approx((spent, contracts, energy, 4137.2008), abs=1e-5)
+    assert found[1:5] == pytest.approx((spent, contracts, energy, 4617.2008), abs=1e-5)
     # The boards' meters and the PUE err by 5 % at most each, in 80 of 100 cases by 1.28155 of the standard uncertainty:
     # of what all of the month's energy costs, 65 hours at 0.0648 USD and the rest.
     error = 1.28155 * math.sqrt((0.05**2 + 0.05**2) / 3) * (65 * 0.0648 + 42.5088)
-    assert found[5:7] == pytest.approx((4137.2008 - error, 4137.2008 + error), abs=1e-3)
+    assert found[5:7] == pytest.approx((4617.2008 - error, 4617.2008 + error), abs=1e-3)
     # No evening of these 20 days has both 14 days before it and 28 after it.
     assert found[7:] == (20, None, 0, pytest.approx(65 / 721), True)
 
 
 def test_energy_to_come_costs_what_the_tariff_is_on_its_dates(book: Book) -> None:
-    """Of November three dates are booked, 10 more cost 1.728 USD each, and 17 cost 3.456; a board 2 USD an hour."""
+    """Of November three dates are booked, 10 more cost 1.728 USD each, and 17 cost 3.456; a board costs 2 USD an hour,
+    on the last ten days 3."""
     assert book.query(
         "select round(spent_usd, 6), round(energy_rest_usd, 6), round(forecast_usd, 6), history_days"
         " from marts.cost_forecast where scope_name = 'south' and basis = 'allocation'"
-    ) == [(5.184 + 144, 76.032, 5.184 + 720 * 2 + 76.032, 20)]
+    ) == [(5.184 + 144, 76.032, 5.184 + 720 * 2 + 240 + 76.032, 20)]
 
 
 def test_a_budget_has_what_was_spent_and_by_how_much_the_month_will_exceed_it(book: Book) -> None:
@@ -130,7 +134,7 @@ def test_a_budget_has_what_was_spent_and_by_how_much_the_month_will_exceed_it(bo
         ("ghost", "model", "ghost", "fully_loaded", 10.0, 10.0, None, None),
         # All of the site's cost is carried by the team's models.
         ("llm", "team", "platform", "fully_loaded", 5000.0, 5000.0, 0.0, True),
-        ("west", "site", "west", "fully_loaded", 4000.0, 4000.0, 137.2008, True),
+        ("west", "site", "west", "fully_loaded", 4000.0, 4000.0, 617.2008, True),
     ]
     assert book.query(
         "select budget, budget_usd, forecast_usd = spent_usd, is_in_progress from marts.budget_monthly"

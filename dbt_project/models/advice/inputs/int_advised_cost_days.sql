@@ -1,5 +1,5 @@
 -- What each site, team and model costs, on the basis allocation and on those that a budget names: one row per scope,
--- name, basis, date, billing month and site.
+-- name, basis, date, billing month, site and device type.
 
 with costs as (
 
@@ -29,7 +29,9 @@ split as (
         team,
         case when deployment not in ({{ beside_the_models() }}) then model end as model,
         basis,
+        device_type,
         sum(cost_usd) filter (part in ({{ energy_parts() }})) as energy_usd,
+        sum(cost_usd) filter (part = 'capacity') as capacity_usd,
         sum(cost_usd) filter (part not in ({{ energy_parts() }})) as contract_usd,
         bool_and(is_cost_complete) as is_cost_complete
     from costs
@@ -48,6 +50,8 @@ scoped as (
         date,
         billing_month,
         site,
+        device_type,
+        sum(capacity_usd) as capacity_usd,
         -- Where no part of a date has a price, what it cost is unknown.
         cast(coalesce(sum(energy_usd), sum(contract_usd) * 0) as {{ money_type() }}) as energy_usd,
         cast(coalesce(sum(contract_usd), sum(energy_usd) * 0) as {{ money_type() }}) as contract_usd,

@@ -1,6 +1,5 @@
 -- What a kWh costs on a date, by the tariff and the carbon price that the fleet file states for its hours, over what it
 -- costs on the newest one: one row per site, billing month and UTC date, booked in the last 26 weeks or to come.
-
 with site_power as (
 
     select * from {{ ref('site_power_hourly') }}
@@ -13,9 +12,9 @@ models as (
 
 ),
 
-rests as (
+hours as (
 
-    select * from {{ ref('int_advised_month_rests') }}
+    select * from {{ ref('int_advised_date_hours') }}
 
 ),
 
@@ -40,61 +39,6 @@ carbon_prices as (
 lookback as (
 
     select as_of_date from {{ ref('int_lookback') }}
-
-),
-
-dates as (
-
-    select distinct
-        site_power.site,
-        site_power.billing_month,
-        site_power.date,
-        cast(null as double) as rest_ratio
-    from site_power
-    inner join lookback on site_power.date > lookback.as_of_date - interval 182 day
-    union all
-    select
-        site,
-        billing_month,
-        date,
-        rest_ratio
-    from rests
-
-),
-
--- The hours of a local date begin at any quarter of an hour of a UTC one.
-quarters as (
-
-    select
-        dates.*,
-        sites.time_zone,
-        {{ integers_between(0, 95) }} as quarter
-    from dates
-    inner join sites on dates.site = sites.site
-
-),
-
-moments as (
-
-    select
-        *,
-        {{ from_epoch_us(utc_us_of_local("date", "'UTC'") ~ ' + quarter * 900000000') }} as quarter_start_at
-    from quarters
-
-),
-
-hours as (
-
-    select
-        site,
-        billing_month,
-        date,
-        rest_ratio,
-        {{ local_date('quarter_start_at', 'time_zone') }} as local_date,
-        {{ local_hour('quarter_start_at', 'time_zone') }} as local_hour,
-        count(*) as quarters
-    from moments
-    group by 1, 2, 3, 4, 5, 6
 
 ),
 
@@ -146,7 +90,17 @@ priced_hours as (
         on hours.site = carbon_prices.site
         and hours.local_date >= carbon_prices.valid_from
         and (carbon_prices.valid_to is null or hours.local_date < carbon_prices.valid_to)
-    where cast(date_trunc('month', hours.local_date) as date) = hours.billing_month
+
+),
+
+dates as (
+
+    select distinct
+        site,
+        billing_month,
+        date,
+        rest_ratio
+    from hours
 
 ),
 

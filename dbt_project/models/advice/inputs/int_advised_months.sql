@@ -1,6 +1,6 @@
 -- What each site, team and model has cost in a billing month, and what the rest of it costs whatever runs: one row per
 -- scope, name, basis and billing month. Contracts run on as on the newest booked date: what is claimed then stays
--- claimed, and the demand charge is that of the peak so far.
+-- claimed, at the rates of the dates to come, and the demand charge is that of the peak so far.
 
 with days as (
 
@@ -8,9 +8,27 @@ with days as (
 
 ),
 
-rests as (
+date_hours as (
 
-    select * from {{ ref('int_advised_month_rests') }}
+    select * from {{ ref('int_advised_date_hours') }}
+
+),
+
+rates as (
+
+    select * from {{ ref('int_cost_rates') }}
+
+),
+
+commitments as (
+
+    select * from {{ source('fleet', 'commitments') }}
+
+),
+
+spot_rates as (
+
+    select * from {{ source('fleet', 'spot_rates') }}
 
 ),
 
@@ -53,21 +71,64 @@ contract_rates as (
         days.scope_name,
         days.basis,
         days.site,
-        cast(days.contract_usd as double) / newest_hours.hours as contract_usd_per_hour
+        days.device_type,
+        cast(days.contract_usd as double) / newest_hours.hours as contract_usd_per_hour,
+        coalesce(cast(days.capacity_usd as double) / newest_hours.hours, 0) as capacity_usd_per_hour
     from days
     inner join lookback on days.date = lookback.as_of_date
     inner join newest_hours on days.site = newest_hours.site and days.billing_month = newest_hours.billing_month
 
 ),
 
-rest_hours as (
+rest_dates as (
 
     select
         site,
         billing_month,
-        sum({{ exact('24 * rest_ratio') }}) as hours
-    from rests
-    group by site, billing_month
+        local_date,
+        sum(quarters) / 4.0 as hours
+    from date_hours
+    where rest_ratio is not null
+    group by site, billing_month, local_date
+
+),
+
+-- What commitments or spot prices pay for in part has a price that no rate gives.
+rated_types as (
+
+    select distinct
+        contract_rates.site,
+        contract_rates.device_type,
+        rates.usd_per_gpu_hour as newest_usd_per_gpu_hour
+    from contract_rates
+    cross join lookback
+    inner join rates
+        on contract_rates.device_type = rates.device_type
+        and lookback.as_of_date >= rates.valid_from
+        and lookback.as_of_date < rates.until
+    where (contract_rates.site, contract_rates.device_type) not in (select (site, device_type) from commitments)
+        and (contract_rates.site, contract_rates.device_type) not in (select (site, device_type) from spot_rates)
+
+),
+
+-- How many hours at the newest date's rate cost as much as those to come.
+rest_hours as (
+
+    select
+        types.site,
+        types.device_type,
+        rest_dates.billing_month,
+        sum({{ exact('rest_dates.hours') }}) as hours,
+        sum({{ exact('rest_dates.hours * coalesce(' ~ ratio('rates.usd_per_gpu_hour', 'rated_types.newest_usd_per_gpu_hour') ~ ', 1)') }})
+            as hours_at_newest_rate
+    from (select distinct site, device_type from contract_rates) as types
+    inner join rest_dates on types.site = rest_dates.site
+    left join rated_types on {{ equal_keys('types', 'rated_types', ['site', 'device_type']) }}
+    left join rates
+        on rated_types.device_type = rates.device_type
+        and rest_dates.local_date >= rates.valid_from
+        and rest_dates.local_date < rates.until
+    group by types.site, types.device_type, rest_dates.billing_month
 
 ),
 
@@ -78,10 +139,13 @@ contract_rests as (
         contract_rates.scope_name,
         contract_rates.basis,
         rest_hours.billing_month,
-        {{ money_sum(money('contract_rates.contract_usd_per_hour * cast(rest_hours.hours as double)')) }} as contract_rest_usd,
+        {{ money_sum(money(
+            'contract_rates.contract_usd_per_hour * cast(rest_hours.hours as double)'
+            ~ ' + contract_rates.capacity_usd_per_hour * cast(rest_hours.hours_at_newest_rate - rest_hours.hours as double)'
+        )) }} as contract_rest_usd,
         count(contract_rates.contract_usd_per_hour) as rests
     from contract_rates
-    inner join rest_hours on contract_rates.site = rest_hours.site
+    inner join rest_hours on {{ equal_keys('contract_rates', 'rest_hours', ['site', 'device_type']) }}
     group by all
 
 ),
@@ -151,7 +215,7 @@ final as (
         spent.billing_month,
         cast(spent.spent_usd as double) as spent_usd,
         coverage.booked_ratio,
-        spent.billing_month in (select billing_month from rest_hours) as is_in_progress,
+        spent.billing_month in (select billing_month from rest_dates) as is_in_progress,
         -- What has ended before the newest date costs nothing any more; what runs on without a price, an unknown amount.
         cast(case when contract_rests.rests = 0 then null else coalesce(contract_rests.contract_rest_usd, 0) end as double)
             as contract_rest_usd,
