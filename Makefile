@@ -30,7 +30,7 @@ export GX_ANALYTICS_ENABLED := false
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs focus kubernetes metrics superset report-shots report-picture bi-shots bench bench-advice bench-coverage bench-empty-day bench-nights bench-receipts bench-spark measure measure-wheels lock clean mission mutants
+.PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs release focus kubernetes metrics superset report-shots report-picture bi-shots bench bench-advice bench-coverage bench-empty-day bench-nights bench-receipts bench-spark measure measure-wheels lock clean mission mutants
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ $(SQL_READ): $(READY) .sqlfluff $(MACROS) $(MODELS)
 	@WATTLEDGER_WAREHOUSE=:memory: $(BIN)/sqlfluff lint $(if $(filter-out $(MODELS),$?),dbt_project/models dbt_project/tests,$?) \
 		2> $(VENV)/sqlfluff.log || { grep -vE 'leaked|skipped remainder|nanobind' $(VENV)/sqlfluff.log >&2; exit 1; }
 	@touch $@
+
+release: $(READY)  ## what a release uploads, in DIST (dist): source distributions, wheels, SHA256SUMS; IMAGE=name of a base: the container's image, too (buildah)
+	@PYTHON=$(BIN)/python deploy/release $(or $(DIST),dist) $(IMAGE)
 
 docs: $(DOCS_READY)  ## the documentation as a site in site/, every link checked; open site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo "open site/index.html; search needs a server: python3 -m http.server --directory site"

@@ -111,6 +111,9 @@ def test_the_image_is_small_and_has_no_checkout(image: Image) -> None:
     printed = subprocess.run(["du", "-sb", image.root], capture_output=True, text=True, check=True).stdout
     assert int(printed.split()[0]) <= MOST_BYTES
     assert not (image.root / "source").exists()
+    # What an installed wheel has beside its packages.
+    (bundled,) = image.root.glob("opt/wattledger/lib/python3*/site-packages/pipelines/bundled")
+    assert {path.name for path in bundled.iterdir()} == {"bi", "dbt_project", "docs", "fleets"}
 
 
 def test_it_books_a_day_without_rights_on_a_root_that_is_read_only(image: Image, data: Path) -> None:
