@@ -349,7 +349,9 @@ def held_for_two(step_seconds: float) -> Retelling:
 
     def reported(world: World, series: Iterable[Seen]) -> Iterator[Seen]:
         for metric, labels, at, values in series:
-            is_new = np.floor(at / step_seconds + 1e-6) % 2 == 0
+            # While no scrape comes it reads on.
+            is_after_stall = np.diff(at, prepend=at[:1]) > 1.5 * step_seconds
+            is_new = is_after_stall | (np.floor(at / step_seconds + 1e-6) % 2 == 0)
             read = np.maximum.accumulate(np.where(is_new, np.arange(len(at)), 0))
             yield metric, labels, at, values[read] if is_boards(labels) else values
 

@@ -205,7 +205,7 @@ def _wrong_parts(cell: Cell, of_tenants: Mapping[str, list]) -> Iterator[tuple[s
     outputs = [engine.output for engine in cell.world.engines.values()]
     asked = sum(output.total() for output in outputs)
     # What a gateway counted before its first scrape is not known: of a dropped one up to two steps more.
-    first_seconds = 2 * cell.sighting.step_seconds * (cell.sighting.dropped_ratio > 0)
+    first_seconds = cell.sighting.phase_seconds + 2 * cell.sighting.step_seconds * (cell.sighting.dropped_ratio > 0)
     fastest = max((rate for output in outputs for *_, rate in output.pieces), default=0.0)
     allowed = PART_TOLERANCE_RATIO + (first_seconds * fastest / asked if asked and cell.sighting.gateway else 0.0)
     for tenant, part in cell.sighting.tenants.items():
