@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 import duckdb
@@ -48,6 +49,11 @@ def close(fleet: Fleet, month: date) -> str:
         take_back(fleet, connection)
         last = closings.last_event(connection, "published", month)
         if last is not None and last[1] == "closed":
+            if _is_unseen(published, last, month):
+                ((cost_usd,),) = connection.execute(
+                    "select closed_cost_usd from published.closings where event = ?", [last[0]]
+                ).fetchall()
+                return _closed(month, cost_usd)
             raise QuestionError(f"{month:%Y-%m} is closed already: `close --undo {month:%Y-%m}` opens it")
         _check_whole(fleet, published, month)
         ((publication_id,),) = published.execute("select publication_id from published.publication").fetchall()
@@ -68,7 +74,7 @@ def close(fleet: Fleet, month: date) -> str:
             row = [event, month, "closed", datetime.now(UTC), publication_id, cost_usd, digest]
             connection.execute("insert into published.closings values (?, ?, ?, ?, ?, ?, ?)", row)
             _publish_again(connection, month)
-    return f"{month:%Y-%m} is closed: {cost_usd:,.2f} USD, fully loaded"
+    return _closed(month, cost_usd)
 
 
 def undo(fleet: Fleet, month: date) -> str:
@@ -77,6 +83,10 @@ def undo(fleet: Fleet, month: date) -> str:
     with database.writing(fleet.warehouse, "close"), database.connect(fleet.warehouse) as connection:
         take_back(fleet, connection)
         last = closings.last_event(connection, "published", month)
+        if last is not None and last[1] == "undone":
+            with closing(_published(fleet)) as published:
+                if _is_unseen(published, last, month):
+                    return _opened(month)
         if last is None or last[1] != "closed":
             raise QuestionError(f"{month:%Y-%m} is not closed, so there is nothing to undo")
         ((adjusted,),) = connection.execute(
@@ -109,7 +119,21 @@ def undo(fleet: Fleet, month: date) -> str:
             row = [_next_event(connection), month, "undone", datetime.now(UTC), None, None, None]
             connection.execute("insert into published.closings values (?, ?, ?, ?, ?, ?, ?)", row)
             _publish_again(connection, month)
+    return _opened(month)
+
+
+def _closed(month: date, cost_usd: Decimal) -> str:
+    return f"{month:%Y-%m} is closed: {cost_usd:,.2f} USD, fully loaded"
+
+
+def _opened(month: date) -> str:
     return f"{month:%Y-%m} is open again"
+
+
+def _is_unseen(published: duckdb.DuckDBPyConnection, last: tuple[int, str], month: date) -> bool:
+    """Whether readers do not see a month's newest event yet: its command was killed before it published."""
+    has_any = "closings" in database.tables(published, "published")
+    return not has_any or closings.last_event(published, "published", month) != last
 
 
 def take_back(fleet: Fleet, connection: duckdb.DuckDBPyConnection) -> None:

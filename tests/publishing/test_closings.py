@@ -153,8 +153,27 @@ def test_a_month_is_closed_whole_and_once(booked: Fleet, published: Fleet) -> No
     with pytest.raises(QuestionError, match=r"^2026-10 is not closed, so there is nothing to undo"):
         month_closing.undo(published, OCTOBER)
     assert month_closing.close(published, OCTOBER) == "2026-10 is closed: 100.00 USD, fully loaded"
+    publish(published)
     with pytest.raises(QuestionError, match=r"^2026-10 is closed already: `close --undo 2026-10` opens it"):
         month_closing.close(published, OCTOBER)
+
+
+def test_a_closing_that_was_killed_before_readers_saw_it_is_published_by_the_same_command(published: Fleet) -> None:
+    """Until then it was only in the warehouse, and the command refused: closed already. So did an undoing."""
+    assert month_closing.close(published, OCTOBER) == "2026-10 is closed: 100.00 USD, fully loaded"
+    assert months(published)["2026-10"][0] == "open"
+    assert month_closing.close(published, OCTOBER) == "2026-10 is closed: 100.00 USD, fully loaded"
+    publish(published)
+    assert months(published)["2026-10"][0] == "closed"
+    assert month_closing.undo(published, OCTOBER) == "2026-10 is open again"
+    assert month_closing.undo(published, OCTOBER) == "2026-10 is open again"
+    publish(published)
+    assert months(published)["2026-10"][0] == "open"
+    with pytest.raises(QuestionError, match=r"^2026-10 is not closed, so there is nothing to undo"):
+        month_closing.undo(published, OCTOBER)
+    with closing(database.connect(published.warehouse, read_only=True)) as connection:
+        events = connection.execute("select action from published.closings order by event").fetchall()
+    assert events == [("closed",), ("undone",)]
 
 
 @pytest.mark.parametrize(
