@@ -134,7 +134,7 @@ def marts(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         connection.execute("insert into fleet.models (model, min_replicas) values ('m', 1)")
         connection.execute("update fleet.models set slo_attainment_ratio = 0.95")
         others = ("_engines", "_budgets", "_cost_days", "_months", "_month_rests", "_boards", "_capacity_prices")
-        others += ("_changes", "_change_hours")
+        others += ("_changes", "_change_hours", "_date_hours", "_load_prices")
         create_advice_models(connection, *(name for name in advice_models() if not name.endswith(others)))
         # Four boards of one node, at 2 USD an hour each.
         names = ("site", "deployment", "model", "device_type", "meter_scope", "role")
