@@ -106,7 +106,7 @@ def rest_of_month(drawn: Drawn, horizon: int) -> Result:
     found = month_end.forecast(
         made.assign(usd=drawn.past.ravel()),
         pd.DataFrame({"site": "a", "date": past}),
-        pd.DataFrame({"site": "a", "date": ahead, "rest_ratio": 1.0}),
+        pd.DataFrame({"site": "a", "date": ahead, "weight": 1.0}),
         AS_OF,
     )
     weights = np.ones(horizon)
