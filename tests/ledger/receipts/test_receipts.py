@@ -215,7 +215,7 @@ def test_a_date_whose_receipts_are_not_the_book_is_not_written(book: Book, tmp_p
     with broken.connection() as connection:
         (written,) = receipt_files.write(connection, broken.fleet, TODAY)
     facts = [fact for _, fact, *_ in written.broken]
-    assert facts == ["compute_cost_usd", "energy_joules", "location_gco2e", "requests"]
+    assert facts == ["compute_cost_usd", "energy_joules", "location_gco2e", "market_gco2e", "requests"]
     assert file.read_bytes() == before
 
 
