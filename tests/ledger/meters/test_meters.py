@@ -325,8 +325,8 @@ def test_joules_of_different_scopes_are_never_added_in_the_headline(scopes: Book
 def test_badly_matched_joules_per_token_are_marked(scopes: Book) -> None:
     lines = one_table(scopes.fleet, "models", Parts()).splitlines()
     alpha, beta = (next(line for line in lines if line.startswith(model)) for model in ("alpha", "beta"))
-    # Of alpha half a day is matched: 100 W and 10 tokens a second until 11:59:30, of which 1 is output.
-    assert {"10.0000*", "100.0000*"} <= set(alpha.split())
+    # Of alpha half a day is matched: 100 W and 10 tokens a second until 11:59:30, of which 1 is output. It is in doubt.
+    assert {"10.0000*?", "100.0000*?"} <= set(alpha.split())
     assert {"20.0000", "200.0000"} <= set(beta.split())
     assert lines.count(UNMATCHED) == 1
 
