@@ -110,6 +110,7 @@ final as (
             idle_floor_joules + parked_joules + asleep_joules + unallocated_joules as {{ exact_type() }}
         ) as idle_joules,
         cast(accounts.unknown_joules as {{ exact_type() }}) as unknown_joules,
+        cast(accounts.share_error_joules as {{ exact_type() }}) as share_error_joules,
         cast(
             {{ exact('cast(host_energy.host_overhead_joules as double) * interval_share_to') }}
             - {{ exact('cast(host_energy.host_overhead_joules as double) * interval_share_from') }} as {{ exact_type() }}

@@ -65,6 +65,7 @@ summed as (
         {{ exact_sum('idle_floor_joules') }} as idle_floor_joules,
         {{ exact_sum('sampling_joules2') }} as sampling_joules2,
         {{ exact_sum('error_joules') }} as error_joules,
+        {{ exact_sum('share_error_joules') }} as share_error_joules,
         {{ exact_sum(exact('device_kwh * pue')) }} as accelerator_facility_kwh,
         {{ exact_sum('facility_energy_kwh') }} as facility_energy_kwh,
         {{ exact_sum(exact('device_kwh')) }} as accelerator_kwh,
@@ -100,6 +101,7 @@ final as (
         -- J² of a rack have more digits than a double: the last of them may differ between engines.
         cast(sampling_joules2 as double) as sampling_joules2,
         error_joules,
+        share_error_joules,
         accelerator_facility_kwh,
         facility_energy_kwh,
         cast(accelerator_kwh + metered_host_kwh as {{ exact_type() }}) as metered_kwh,

@@ -1,8 +1,9 @@
 -- Booked joules with their claimants and states: one row per date, meter, interval, slice and member. Members of a
 -- slice share it by the activity of their processes, else by the tokens they moved, else evenly. MIG instances share
 -- time, and the board's idle floor, by their parts of it; what it draws above the floor they share by activity ×
--- slices, else by tokens. Shares are differences of a rounded running total, so they add up. How far to trust a share
--- is `attribution_confidence`.
+-- slices, else by tokens. Tokens weigh what they take of the board (macros of token_weights); what the weights leave open
+-- of a share is `share_error_joules`. Shares are differences of a rounded running total, so they add up. How far to trust
+-- a share is `attribution_confidence`.
 {% set claimed_columns = [
     'date', 'meter_scope', 'meter', 'interval_number', 'interval_start_us', 'slice_start_us', 'energy_joules',
     'overspread_joules', 'covered_us', 'energy_source', 'has_reset', 'has_glitch', 'has_gap', 'is_unplaced', 'engine',
@@ -18,6 +19,7 @@
     'engine', 'model', 'deployment', 'namespace', 'team', 'role', 'attribution_method', 'attribution_confidence',
     'has_token_telemetry', 'state'
 ] %}
+{% set ends = ['low', 'middle', 'high'] %}
 
 with claimed as (
 
@@ -38,6 +40,7 @@ lone as (
         {{ claimed_columns | join(',\n        ') }},
         'alone' as split_basis,
         is_mig_share_known,
+        cast(0 as double) as share_error_joules,
         cast(0 as double) as share_from,
         cast(1 as double) as share_to,
         cast(0 as double) as energy_share_from,
@@ -57,8 +60,8 @@ modelled as (
         case
             when coalesce(models_of_engine, 1) = 1 then 1
             else coalesce(
-                {{ ratio('moved_tokens', 'sum(moved_tokens) over engine_window') }},
-                {{ ratio('moved_tokens_of_date', 'sum(moved_tokens_of_date) over engine_window') }},
+                {{ ratio('energy_tokens_middle', 'sum(energy_tokens_middle) over engine_window') }},
+                {{ ratio('energy_tokens_of_date', 'sum(energy_tokens_of_date) over engine_window') }},
                 cast(1 as double) / models_of_engine
             )
         end as model_share
@@ -83,10 +86,14 @@ compared as (
 
     select
         *,
-        sum(moved_tokens) over slice_window as moved_tokens_of_all,
-        count(moved_tokens) over slice_window
-            = count(case when engine <> {{ unallocated() }} then 1 end) over slice_window as are_tokens_known,
-        sum(activity) over slice_window as activity_of_all,
+        sum(energy_tokens_middle) over slice_window as energy_tokens_of_all,
+        {% for known in ['moved_tokens', 'model_size', 'concurrency'] -%}
+        count(case when engine <> {{ unallocated() }} then {{ known }} end) over slice_window
+            = count(case when engine <> {{ unallocated() }} then 1 end) over slice_window as is_{{ known }}_known,
+        {% endfor -%}
+        min(engine) over slice_window = max(engine) over slice_window as is_one_engine,
+        min(model) over slice_window = max(model) over slice_window as is_one_model,
+        sum(activity) over slice_window > 0 and count(activity) over slice_window = members as is_by_activity,
         count(activity) over slice_window = members as is_activity_known,
         -- Whoever is not known to wait.
         engine <> {{ unallocated() }}
@@ -96,6 +103,23 @@ compared as (
 
 ),
 
+scaled as (
+
+    select
+        *,
+        coalesce(energy_tokens_of_all > 0, false) and not is_by_activity as is_by_tokens,
+        {{ token_scale('case when is_model_size_known then model_size end', 'case when is_concurrency_known then concurrency end') }}
+        as token_scale,
+        {{ token_scale_error('is_one_engine', 'is_one_model', 'is_model_size_known', 'is_concurrency_known') }} as scale_error,
+        case
+            when mig_share is null then cast(energy_joules as double)
+            else cast(energy_joules as double) - floor_joules
+        end as work_joules
+    from compared
+
+),
+
+-- Of the board's time, and of what work draws: of a board in instances above its floor.
 weighed as (
 
     select
@@ -103,35 +127,59 @@ weighed as (
         case
             when members = 1 then {{ exact('1') }}
             when mig_share is not null then {{ exact('1e6 * mig_share * model_share') }}
-            when activity_of_all > 0 and is_activity_known
-                then {{ exact('1e6 * cast(activity as double) * model_share') }}
-            when moved_tokens_of_all > 0 then coalesce(moved_tokens, {{ exact('0') }})
+            when is_by_activity then {{ exact('1e6 * cast(activity as double) * model_share') }}
+            when is_by_tokens then {{ exact('time_tokens * token_scale') }}
             else {{ exact('model_share') }}
         end as weight,
-        -- Of what a board in instances draws above its floor.
+        {% for end in ends -%}
         case
-            when members = 1 or mig_share is null then null
-            when activity_of_all > 0 and is_activity_known
-                then {{ exact('1e6 * cast(activity as double) * model_share') }}
-            when moved_tokens_of_all > 0 then coalesce(moved_tokens, {{ exact('0') }})
-            when max(case when may_work then 1 else 0 end) over slice_window = 0
+            when members = 1 then {{ exact('1') }}
+            when is_by_activity then {{ exact('1e6 * cast(activity as double) * model_share') }}
+            when is_by_tokens then {{ exact('energy_tokens_' ~ end ~ ' * token_scale') }}
+            when mig_share is null then {{ exact('model_share') }}
+            when may_work or max(case when may_work then 1 else 0 end) over slice_window = 0
                 then {{ exact('1e6 * mig_share * model_share') }}
-            when may_work then {{ exact('1e6 * mig_share * model_share') }}
             else {{ exact('0') }}
-        end as work_weight,
+        end as work_weight_{{ end }},
+        {% endfor -%}
         case
             when members = 1 then 'alone'
             when mig_share is not null
                 and is_activity_known
-                and (activity_of_all > 0 or coalesce(moved_tokens_of_all, 0) = 0)
+                and not is_by_tokens
                 then 'mig_activity'
-            when mig_share is null and is_activity_known and activity_of_all > 0 then 'process_activity'
+            when mig_share is null and is_by_activity then 'process_activity'
             -- Tokens of all members are known, and some moved; else the split is even or favours whoever reports.
-            when are_tokens_known and (moved_tokens_of_all > 0 or mig_share is not null) then 'tokens_of_all'
+            when is_moved_tokens_known and (is_by_tokens or mig_share is not null) then 'tokens_of_all'
             else 'tokens_of_some'
         end as split_basis
-    from compared
+    from scaled
     window slice_window as (partition by date, meter_scope, meter, interval_number, slice_start_us)
+
+),
+
+-- The largest and smallest part that a member may have: its engine's tokens against those of the others.
+bounded as (
+
+    select
+        *,
+        {{ ratio('work_weight_middle', 'sum(work_weight_middle) over slice_window') }} as work_share,
+        {% for bound, by in [('most', '/'), ('least', '*')] -%}
+        {{ bound | replace('most', 'greatest') }}(
+            {% for end in ends -%}
+            {{ ratio(
+                'work_weight_' ~ end,
+                'sum(work_weight_' ~ end ~ ') over engine_window + (sum(work_weight_' ~ end ~ ') over slice_window'
+                ~ ' - sum(work_weight_' ~ end ~ ') over engine_window) ' ~ by ~ ' scale_error'
+            ) }}{{ ',' if not loop.last }}
+            {% endfor -%}
+        ) as {{ bound }}_work_share,
+        {% endfor -%}
+        split_basis = 'tokens_of_all' and is_by_tokens as is_share_estimated
+    from weighed
+    window
+        slice_window as (partition by date, meter_scope, meter, interval_number, slice_start_us),
+        engine_window as (partition by date, meter_scope, meter, interval_number, slice_start_us, engine, coalesce(namespace, ''))
 
 ),
 
@@ -140,14 +188,20 @@ worked as (
     select
         *,
         case
-            when mig_share is null or energy_joules = 0 then weight
+            when is_share_estimated
+                then work_joules * greatest(most_work_share - work_share, work_share - least_work_share, 0)
+            else 0
+        end as share_error_joules,
+        case
+            when mig_share is null then work_weight_middle
+            when energy_joules = 0 then weight
             else {{ exact(
                 'floor_joules * ' ~ ratio('weight', 'sum(weight) over slice_window')
                 ~ ' + (cast(energy_joules as double) - floor_joules) * '
-                ~ ratio('work_weight', 'sum(work_weight) over slice_window')
+                ~ ratio('work_weight_middle', 'sum(work_weight_middle) over slice_window')
             ) }}
         end as energy_weight
-    from weighed
+    from bounded
     window slice_window as (partition by date, meter_scope, meter, interval_number, slice_start_us)
 
 ),
@@ -204,6 +258,7 @@ contended as (
         {{ claimed_columns | join(',\n        ') }},
         split_basis,
         is_mig_share_known,
+        share_error_joules,
         share_from,
         share_to,
         energy_share_from,
@@ -271,7 +326,11 @@ rows_of_members as (
             when claim_basis in ('node', 'group_name') then 'low'
             when not is_mig_share_known then 'low'
             when split_basis = 'alone' then 'high'
-            when split_basis in ('mig_activity', 'process_activity', 'tokens_of_all') then 'medium'
+            when split_basis in ('mig_activity', 'process_activity') then 'medium'
+            when split_basis = 'tokens_of_all'
+                and share_error_joules
+                    <= {{ medium_share_error() }} * cast(energy_joules as double) * (energy_share_to - energy_share_from)
+                then 'medium'
             else 'low'
         end as attribution_confidence,
         has_token_telemetry or is_tokens_complete as has_token_telemetry,
@@ -300,6 +359,10 @@ rows_of_members as (
                 {{ exact('cast(energy_joules as double) * energy_share_to') }}
                 - {{ exact('cast(energy_joules as double) * energy_share_from') }}
         end as energy_joules,
+        case
+            when overspread_joules > 0 or is_unplaced or engine in ({{ unallocated() }}, {{ unknown() }}) then {{ exact('0') }}
+            else {{ exact('share_error_joules') }}
+        end as share_error_joules,
         case
             when members = 1 then {{ exact('covered_us / 1e6') }}
             else {{ exact('covered_us / 1e6 * share_to') }} - {{ exact('covered_us / 1e6 * share_from') }}
@@ -334,6 +397,7 @@ rows_of_claimants as (
         case when state = 'unknown' then possible_reason end as unknown_reason,
         case when state = 'unknown' then held_by end as held_by,
         energy_joules,
+        share_error_joules,
         covered_seconds,
         active_seconds,
         silent_seconds,
@@ -349,6 +413,7 @@ rows_of_claimants as (
         min(case when state = 'unknown' then possible_reason end) as unknown_reason,
         {{ joined_in_order("case when state = 'unknown' then held_by end") }} as held_by,
         {{ exact_sum('energy_joules') }} as energy_joules,
+        {{ exact_sum('share_error_joules') }} as share_error_joules,
         {{ exact_sum('covered_seconds') }} as covered_seconds,
         {{ exact_sum('active_seconds') }} as active_seconds,
         {{ exact_sum('silent_seconds') }} as silent_seconds,

@@ -52,8 +52,14 @@ model_days as (
         date,
         engine,
         model,
-        moved_tokens_of_date
+        energy_tokens_of_date
     from model_intervals
+
+),
+
+token_weights as (
+
+    select * from {{ ref('int_token_weights') }}
 
 ),
 
@@ -106,7 +112,12 @@ final as (
                 then coalesce(model_intervals.moved_tokens, {{ exact('0') }})
             else engine_intervals.moved_tokens
         end as moved_tokens,
-        coalesce(model_days.moved_tokens_of_date, {{ exact('0') }}) as moved_tokens_of_date,
+        {% for kind in ['energy_tokens_low', 'energy_tokens_middle', 'energy_tokens_high', 'time_tokens'] -%}
+        coalesce(model_intervals.{{ kind }}, {{ exact('0') }}) as {{ kind }},
+        {% endfor -%}
+        coalesce(model_days.energy_tokens_of_date, {{ exact('0') }}) as energy_tokens_of_date,
+        token_weights.model_size,
+        token_weights.concurrency,
         -- An instance's activity is a part of itself: 3g.40gb is three slices. What no instance has does not work.
         case
             when claims.mig_share is null then {{ exact('member_activity.activity_ratio') }}
@@ -129,11 +140,11 @@ final as (
         -- What was drawn before and after the engine's samples of the interval is unknown.
         and claims.slice_start_us < engine_intervals.seen_to_us
         and claims.slice_end_us > engine_intervals.seen_from_us
+    left join token_weights on energy.date = token_weights.date and claims.engine = token_weights.engine
     left join model_intervals
-        on claims.models_of_engine > 1
-        and energy.date = model_intervals.date
+        on energy.date = model_intervals.date
         and claims.engine = model_intervals.engine
-        and claims.model = model_intervals.model
+        and claims.model = coalesce(model_intervals.model, claims.model)
         and energy.interval_number = model_intervals.interval_number
     left join model_days
         on claims.models_of_engine > 1

@@ -113,6 +113,7 @@ bases as (
         cast(sum(location_gco2e) as double) as grams,
         cast(sum(charged_energy_cost_usd) as double) as usd,
         coalesce({{ ratio('sum(error_joules)', 'sum(energy_joules)') }}, 0) as energy_error_ratio,
+        coalesce({{ ratio('sum(share_error_joules)', 'sum(energy_joules)') }}, 0) as token_share_error_ratio,
         coalesce({{ ratio('sum(accelerator_facility_kwh)', 'sum(facility_energy_kwh)') }}, 0) as accelerator_share
     from evidence
     group by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
@@ -128,7 +129,7 @@ with_errors as (
         case when bases.meter_scope = 'facility' then 0 else pue.error_ratio end as pue_error_ratio,
         coalesce(grids.error_ratio, 0) as grid_error_ratio,
         coalesce(floors.error_ratio, 0) as floor_error_ratio,
-        coalesce(shares.error_ratio, 0) as share_error_ratio,
+        greatest(coalesce(shares.error_ratio, 0), token_share_error_ratio) as share_error_ratio,
         coalesce(gaps.gap_ratio, 0) as gap_ratio
     from bases
     inner join stated_errors as pue on pue.input = 'pue' and pue.basis = 'stated'
