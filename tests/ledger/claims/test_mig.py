@@ -333,7 +333,7 @@ def test_pods_by_turns_share_by_what_their_processes_use(book: Book) -> None:
 def test_copies_of_a_boards_utilisation_weigh_nothing(book: Book) -> None:
     joules = 360 * DAY_SECONDS
     assert daily(book, "left") == {"left": about(joules / 2, 12), "right": about(joules / 2, 12)}
-    assert held(book, "left", "right") == {("token_share", "medium")}
+    assert held(book, "left", "right") == {("token_share", "low")}
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_a_share_by_the_node_has_low_confidence(book: Seen) -> None:
     assert book.query(
         "select distinct engine, attribution_method, attribution_confidence from marts.energy_ledger"
         " where meter = 'GPU-t-turns-1' order by 1"
-    ) == [("llm/t-turns-a", "token_share", "medium"), ("llm/t-turns-b", "node_share", "low")]
+    ) == [("llm/t-turns-a", "token_share", "low"), ("llm/t-turns-b", "node_share", "low")]
 
 
 def test_the_balance_holds(book: Seen) -> None:
