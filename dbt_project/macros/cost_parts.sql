@@ -1,9 +1,9 @@
 -- The parts of what a token costs, and how each is shared: used by int_priced_cost_days and cost_daily.
 
 {# A part's own cost of a row and hour in USD (`usd`), and how the bases share it:
-   - `by: energy`: usage and allocation take a row's own cost, marginal the productive share of it (`marginal`).
-   - `by: peak`: the same, but nothing is marginal.
-   - `by: time`: allocation takes what was claimed, usage the active share of the claimed time (or `active`), marginal
+   - `by: energy`: usage and allocation take a row's own cost, variable the productive share of it (`variable`).
+   - `by: peak`: the same, but nothing is variable.
+   - `by: time`: allocation takes what was claimed, usage the active share of the claimed time (or `active`), variable
      nothing.
    `idle` is what of `usd` paid for idle accelerators: idle energy, or the idle share of the claimed time.
    `fee` is the site's amount of the hour that `usd` shares out among all rows (`among`); without any it is the
@@ -36,7 +36,7 @@
             'name': 'energy',
             'by': 'energy',
             'usd': 'energy_cost_usd - overhead_cost_usd',
-            'marginal': 'marginal_cost_usd - marginal_overhead_cost_usd',
+            'variable': 'variable_cost_usd - variable_overhead_cost_usd',
             'idle': 'idle_energy_cost_usd - idle_overhead_cost_usd',
             'charged': '1',
             'complete': 'untariffed_kwh = 0',
@@ -47,7 +47,7 @@
             'name': 'cooling',
             'by': 'energy',
             'usd': 'cooling_cost_usd',
-            'marginal': 'marginal_cooling_cost_usd',
+            'variable': 'variable_cooling_cost_usd',
             'idle': 'idle_cooling_cost_usd',
             'charged': 'cooling_share',
             'complete': 'untariffed_kwh = 0',
@@ -60,9 +60,9 @@
             'usd':
                 'case when abs(overhead_cost_usd) < abs(coalesce(cooling_cost_usd, 0)) then 0'
                 ~ ' else overhead_cost_usd - coalesce(cooling_cost_usd, 0) end',
-            'marginal':
-                'case when abs(marginal_overhead_cost_usd) < abs(coalesce(marginal_cooling_cost_usd, 0)) then 0'
-                ~ ' else marginal_overhead_cost_usd - coalesce(marginal_cooling_cost_usd, 0) end',
+            'variable':
+                'case when abs(variable_overhead_cost_usd) < abs(coalesce(variable_cooling_cost_usd, 0)) then 0'
+                ~ ' else variable_overhead_cost_usd - coalesce(variable_cooling_cost_usd, 0) end',
             'idle':
                 'case when abs(idle_overhead_cost_usd) < abs(coalesce(idle_cooling_cost_usd, 0)) then 0'
                 ~ ' else idle_overhead_cost_usd - coalesce(idle_cooling_cost_usd, 0) end',
@@ -110,7 +110,7 @@
             'by': 'energy',
             'usd': 'location_gco2e / 1e6 * usd_per_tonne',
             'idle': 'idle_location_gco2e / 1e6 * usd_per_tonne',
-            'marginal': 'productive_location_gco2e / 1e6 * usd_per_tonne',
+            'variable': 'productive_location_gco2e / 1e6 * usd_per_tonne',
             'charged': 'usd_per_tonne',
             'complete': 'carbon_unknown_joules = 0',
             'is_cash': false
@@ -125,7 +125,7 @@
     {{ names | join(', ') }}
 {%- endmacro %}
 
-{% macro cost_bases() %}{{ return(['marginal', 'usage', 'allocation', 'fully_loaded']) }}{% endmacro %}
+{% macro cost_bases() %}{{ return(['variable', 'usage', 'allocation', 'fully_loaded']) }}{% endmacro %}
 
 {# Of a row's cost of a part what it pays itself: nothing where its rate holds the part already. #}
 {% macro beside_the_rate(part, usd) -%}
@@ -152,7 +152,7 @@
 {# A part's columns of int_priced_cost_days, added up. #}
 {% macro part_sums(part) -%}
     {%- set amounts = ['usd', 'idle_usd', 'memo_usd', 'carried_usd', 'carried_idle_usd']
-        + {'energy': ['marginal_usd'], 'time': ['usage_usd']}.get(part.by, []) -%}
+        + {'energy': ['variable_usd'], 'time': ['usage_usd']}.get(part.by, []) -%}
     {%- for amount in amounts -%}
     {{ money_sum(part.name ~ '_' ~ amount) }} as {{ part.name }}_{{ amount }}{{ ',' if not loop.last }}
     {% endfor -%}

@@ -34,8 +34,8 @@ inner join deployments on {{ equal_keys(rows, 'deployments', curve_keys()) }}
         and {{ rows }}.date not in (select date from {{ held_back_dates }})
 {%- endmacro %}
 
-{# What a price is with full accelerators: the marginal part is each token's own, all other cost is paid by time, so more
+{# What a price is with full accelerators: the variable part stays with each token, all other cost is paid by time, so more
    tokens share it. #}
-{% macro at_full_load(price, marginal, utilisation_ratio) -%}
-{{ marginal }} + ({{ price }} - {{ marginal }}) * {{ utilisation_ratio }}
+{% macro at_full_load(price, variable, utilisation_ratio) -%}
+{{ variable }} + ({{ price }} - {{ variable }}) * {{ utilisation_ratio }}
 {%- endmacro %}

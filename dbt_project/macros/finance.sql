@@ -56,7 +56,7 @@
 {% macro cost_names() %}{{ return(['site', 'team', 'deployment', 'model', 'part', 'marts_key']) }}{% endmacro %}
 {% macro chargeback_names() %}{{ return(['site', 'payer', 'tenant', 'model', 'marts_key']) }}{% endmacro %}
 
-{# What each month cost as it is known now, whose it is and by part. Usage and marginal charge for work: of what no model
+{# What each month cost as it is known now, whose it is and by part. Usage and variable charge for work: of what no model
    holds they have nothing. #}
 {% macro known_costs() -%}
     select
@@ -70,7 +70,7 @@
         {{ on_basis('fully_loaded') }} as known_cost_usd,
         {{ on_basis('allocation') }} as allocation_cost_usd,
         {{ on_basis('usage', also='deployment not in (' ~ beside_the_models() ~ ')') }} as usage_cost_usd,
-        {{ on_basis('marginal', also='deployment not in (' ~ beside_the_models() ~ ')') }} as marginal_cost_usd,
+        {{ on_basis('variable', also='deployment not in (' ~ beside_the_models() ~ ')') }} as variable_cost_usd,
         {{ known_idle_cost() }} as idle_cost_usd,
         {{ on_basis('fully_loaded', 'billed_cost_usd') }} as billed_cost_usd,
         bool_and(is_cash) as is_cash,

@@ -14,9 +14,9 @@
         'matched_joules', 'matched_productive_joules', 'carbon_unknown_joules', 'facility_energy_kwh',
         'hourly_carbon_kwh', 'location_gco2e', 'lifecycle_gco2e', 'idle_location_gco2e', 'embodied_gco2e',
         'water_litres',
-        'energy_cost_usd', 'marginal_cost_usd', 'capacity_cost_usd', 'idle_compute_cost_usd', 'unknown_cost_usd',
+        'energy_cost_usd', 'variable_cost_usd', 'capacity_cost_usd', 'idle_compute_cost_usd', 'unknown_cost_usd',
         'compute_cost_usd',
-        'matched_location_gco2e', 'matched_marginal_cost_usd', 'matched_compute_cost_usd'
+        'matched_location_gco2e', 'matched_variable_cost_usd', 'matched_compute_cost_usd'
     ]) }}
 {% endmacro %}
 
@@ -158,8 +158,8 @@
         * 1e6{{ ' end' if is_of_rows }} as location_gco2e_per_output_mtok,
     {{ own_ratio }}{{ ratio('matched_compute_cost_usd', 'priced_output_tokens') }}
         * 1e6{{ ' end' if is_of_rows }} as compute_cost_usd_per_output_mtok,
-    {{ own_ratio }}{{ ratio('matched_marginal_cost_usd', 'tariffed_output_tokens') }}
-        * 1e6{{ ' end' if is_of_rows }} as marginal_cost_usd_per_output_mtok,
+    {{ own_ratio }}{{ ratio('matched_variable_cost_usd', 'tariffed_output_tokens') }}
+        * 1e6{{ ' end' if is_of_rows }} as variable_cost_usd_per_output_mtok,
     {{ ratio('priced_output_tokens', 'matched_output_tokens') }} as cost_coverage_ratio,
     {{ ratio('carbon_known_output_tokens', 'matched_output_tokens') }} as carbon_coverage_ratio,
     unpriced_gpu_seconds = 0 as is_cost_complete,
@@ -175,7 +175,7 @@
 {%- endmacro %}
 {% macro tenant_facts() %}
     {{ return([
-        'claimed_gpu_seconds', 'active_seconds', 'energy_joules', 'location_gco2e', 'marginal_cost_usd',
+        'claimed_gpu_seconds', 'active_seconds', 'energy_joules', 'location_gco2e', 'variable_cost_usd',
         'compute_cost_usd'
     ]) }}
 {% endmacro %}

@@ -27,6 +27,8 @@ Columns = Sequence[tuple[str, str]]
 
 # The dated marts that state which method made a row.
 OF_A_METHOD = frozenset({"model_hourly", "model_daily", "fleet_daily"})
+# Words of a column that are other words now; rows that nothing books again have them too.
+FORMER_WORDS = {"basis": {"marginal": "variable"}}
 
 logger = logging.getLogger(__name__)
 
@@ -150,6 +152,9 @@ def _rename(connection: duckdb.DuckDBPyConnection, contracts: Contracts) -> None
         for name in sorted(contract.gone & held.get(mart, set())):
             connection.execute(f'alter table marts."{mart}" drop column "{name}"')
             logger.info("marts.%s: column %s is gone (docs/versions.md)", mart, name)
+        for column in FORMER_WORDS.keys() & held.get(mart, set()):
+            for former, word in FORMER_WORDS[column].items():
+                connection.execute(f'update marts."{mart}" set "{column}" = ? where "{column}" = ?', [word, former])
 
 
 def _describe(connection: duckdb.DuckDBPyConnection, contracts: Contracts) -> None:

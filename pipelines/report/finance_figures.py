@@ -169,7 +169,7 @@ def _words(name: str | None) -> str:
 PARTS = Figure(
     "cost_parts",
     "Cost by part and basis, with its remainder",
-    "all sites, every part that has a price, an internal carbon price included. Marginal: the energy of the work"
+    "all sites, every part that has a price, an internal carbon price included. Variable: the energy of the work"
     " alone. Usage: also the hours in which a model worked. Allocation: all hours that it claimed. Fully loaded: also"
     " its share of what no model holds. Each bar is the same total; docs/finance.md has the formulas.",
     "No cost: no accelerator has a price in the last 28 dates.",

@@ -133,14 +133,14 @@ def test_dollars_per_million_tokens_are_rate_over_speed_and_energy_at_its_tariff
     energy = 1 / 2.8 / 3.6 * PUE * USD_PER_KWH
     assert costs["energy"] + costs["overhead"] == pytest.approx(energy, rel=1e-6)
     # The whole stack: (fixed + energy) per hour over millions of tokens per hour.
-    whole, marginal = one(
+    whole, variable = one(
         book,
         "compute_cost_usd_per_output_mtok, energy_cost_usd::double / 86.4",
         "model_daily",
         "four_years",
     )
     assert whole == pytest.approx((USD_PER_GPU_HOUR + WATTS / 1_000 * PUE * USD_PER_KWH) / 3.6, rel=1e-6)
-    assert marginal == pytest.approx(energy, rel=1e-6)
+    assert variable == pytest.approx(energy, rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -158,12 +158,12 @@ def test_p8_a_fleets_ratio_is_no_mean_of_ratios(composed_book: Book) -> None:
 
 def test_p9_an_unknown_price_is_null(composed_book: Book) -> None:
     # 372,600 productive joules at PUE 1.2 and 0.10 USD; 2 USD per GPU-hour come on top only where capacity is counted.
-    columns = "marginal_cost_usd, energy_cost_usd, capacity_cost_usd"
-    marginal, energy, capacity = of_model(composed_book, columns, "solo")
-    assert (marginal, energy) == pytest.approx((372_600 / 3.6e6 * 1.2 * 0.1, 0.048), abs=1e-6)
+    columns = "variable_cost_usd, energy_cost_usd, capacity_cost_usd"
+    variable, energy, capacity = of_model(composed_book, columns, "solo")
+    assert (variable, energy) == pytest.approx((372_600 / 3.6e6 * 1.2 * 0.1, 0.048), abs=1e-6)
     assert capacity == pytest.approx(2, abs=1e-5)
     # No tariff in cal-2, and no rate of a prototype.
-    assert of_model(composed_book, "marginal_cost_usd, energy_cost_usd", "shift-a") == (None, None)
+    assert of_model(composed_book, "variable_cost_usd, energy_cost_usd", "shift-a") == (None, None)
     assert of_model(composed_book, columns, "__unknown__") == (None, None, None)
 
 

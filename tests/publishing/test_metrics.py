@@ -40,7 +40,7 @@ OUTPUT = "sum(matched_joules) / nullif(sum(matched_output_tokens), 0)"
 TOTAL = "sum(matched_joules) / nullif(sum(matched_total_tokens), 0)"
 PRODUCTIVE = "sum(matched_productive_joules) / nullif(sum(matched_output_tokens), 0)"
 USD = "1e6 * sum(matched_compute_cost_usd) / nullif(sum(priced_output_tokens), 0)"
-MARGINAL = "1e6 * sum(matched_marginal_cost_usd) / nullif(sum(tariffed_output_tokens), 0)"
+VARIABLE = "1e6 * sum(matched_variable_cost_usd) / nullif(sum(tariffed_output_tokens), 0)"
 CARBON = "1e6 * sum(matched_location_gco2e) / nullif(sum(carbon_known_output_tokens), 0)"
 IDLE = "sum(idle_joules) / nullif(sum(productive_joules + idle_joules), 0)"
 IDLE_TIME = "1 - sum(active_seconds) / nullif(sum(known_seconds), 0)"
@@ -48,7 +48,7 @@ DAILY = "from marts.model_daily"
 NAMES = "site deployment namespace team model device_type meter_scope role"
 COLUMNS = (
     "joules_per_output_token joules_per_total_token productive_joules_per_output_token idle_energy_ratio"
-    " idle_time_ratio compute_cost_usd_per_output_mtok marginal_cost_usd_per_output_mtok"
+    " idle_time_ratio compute_cost_usd_per_output_mtok variable_cost_usd_per_output_mtok"
     " location_gco2e_per_output_mtok matched_ratio cost_coverage_ratio carbon_coverage_ratio"
 )
 WEEK = "date_trunc('week', date)"
@@ -79,9 +79,9 @@ TWENTY = [
         "{{ Entity('model') }} in ('gpt-oss-120b', 'gemma-4-31B')",
     ),
     Question(
-        "marginal_cost_usd_per_output_mtok",
+        "variable_cost_usd_per_output_mtok",
         "metric_time__day model",
-        f"select date, model, {MARGINAL} {DAILY} group by all",
+        f"select date, model, {VARIABLE} {DAILY} group by all",
     ),
     Question(
         "location_gco2e_per_output_mtok",

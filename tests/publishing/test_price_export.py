@@ -2,8 +2,8 @@
 
 Add here a file or a note of an export. Keep out what a token costs: that is a unit test of token_prices.
 
-1 Mtok of even's output cost 100 USD, 10 of it marginal, at a utilisation of 0.25: full 10 + 90 * 0.25 = 32.50. At a
-target of 0.5: 10 + 22.5 / 0.5 = 55 USD, 0.000055 per token. Its input: 8 USD, 2 marginal, full 2 + 6 * 0.25 = 3.50, at
+1 Mtok of even's output cost 100 USD, 10 of it variable, at a utilisation of 0.25: full 10 + 90 * 0.25 = 32.50. At a
+target of 0.5: 10 + 22.5 / 0.5 = 55 USD, 0.000055 per token. Its input: 8 USD, 2 variable, full 2 + 6 * 0.25 = 3.50, at
 0.5 2 + 1.5 / 0.5 = 5. Cached input: 0.8, 0.2, 0.35, at 0.5 0.2 + 0.15 / 0.5 = 0.5.
 """
 
@@ -60,7 +60,7 @@ create table marts.token_prices as select * from (values
     ('month', date '2026-09-01', date '2026-10-01', 'allocation', 'even', 'output', 1000000, 90.0, 90.0, 10.0, 0.25,
         30.0, true, true)
 ) as rows (period, start_date, end_date, basis, model, token_class, tokens, cost_usd, own_usd_per_mtok,
-    marginal_usd_per_mtok, utilisation_ratio, full_usd_per_mtok, is_capacity_lower_bound, is_cost_complete);
+    variable_usd_per_mtok, utilisation_ratio, full_usd_per_mtok, is_capacity_lower_bound, is_cost_complete);
 alter table marts.token_prices add column held_back_dates varchar;
 """
 NO_CACHE = (
@@ -233,7 +233,7 @@ def test_each_file_states_its_date_period_basis_and_what_is_absent(tiny: Path) -
         "# unit: USD per token",
         "# publication: p1",
         "# dark: no price of input: no part of its cost has a known price (cost_rates, sites[].tariff)",
-        "# dark: no price of output: its marginal cost is not known: no meter, or no tariff",
+        "# dark: no price of output: its variable cost is not known: no meter, or no tariff",
         f"# {NO_CACHE}",
         "# even: its dates without a token cost 70.00 USD, which are in no price",
         "# even: its capacity is a lower bound, so the price at the target may be lower still",

@@ -34,7 +34,7 @@ create schema finance;
 create table finance.cost (
     month date, team varchar, model varchar, part varchar, is_cash boolean, closed_cost_usd decimal(28, 12),
     adjustment_usd decimal(28, 12), known_cost_usd decimal(28, 12), idle_cost_usd decimal(28, 12),
-    allocation_cost_usd decimal(28, 12), usage_cost_usd decimal(28, 12), marginal_cost_usd decimal(28, 12),
+    allocation_cost_usd decimal(28, 12), usage_cost_usd decimal(28, 12), variable_cost_usd decimal(28, 12),
     billed_cost_usd decimal(28, 12)
 );
 create table finance.chargeback (

@@ -79,7 +79,7 @@ def _days() -> dict[str, list[dict[str, Any]]]:
 
 
 def _costs() -> dict[str, list[dict[str, Any]]]:
-    bases = {"marginal": 10, "usage": 50, "allocation": 80, "fully_loaded": 90}
+    bases = {"variable": 10, "usage": 50, "allocation": 80, "fully_loaded": 90}
     return {
         "marts_cost_daily": [
             *(cost(NEWEST, model, usd, basis=basis) for basis, usd in bases.items() for model in MODELS),

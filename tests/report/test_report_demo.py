@@ -38,7 +38,7 @@ def test_the_demo_report_names_what_to_do_next_and_what_it_saves(four_weeks: tup
     # The same totals as in docs/finance.md.
     assert (
         "The fleet cost 21,374 USD in the last 28 dates, 84 % of it capacity. What models are charged of it depends on"
-        " the basis: 106 USD on marginal, 5,926 USD on usage, 20,560 USD on allocation and 21,374 USD on fully loaded."
+        " the basis: 106 USD on variable, 5,926 USD on usage, 20,560 USD on allocation and 21,374 USD on fully loaded."
     ) in section(made, "cost-parts")
     assert "the biggest difference is electricity at west: 20.61 USD (3.0 %)" in section(made, "bills")
     assert "28 of 28 dates are published" in section(made, "quality")

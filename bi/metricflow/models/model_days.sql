@@ -24,7 +24,7 @@ select
     matched_total_tokens,
     matched_compute_cost_usd,
     priced_output_tokens,
-    matched_marginal_cost_usd,
+    matched_variable_cost_usd,
     tariffed_output_tokens,
     matched_location_gco2e,
     carbon_known_output_tokens,

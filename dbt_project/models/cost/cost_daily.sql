@@ -74,10 +74,10 @@ part_days as (
         {%- endfor %}
         case parts.part
             {%- for part in cost_parts() if part.by == 'energy' %}
-            when '{{ part.name }}' then days.{{ part.name }}_marginal_usd
+            when '{{ part.name }}' then days.{{ part.name }}_variable_usd
             {%- endfor %}
             else {{ money('0') }}
-        end as marginal_usd,
+        end as variable_usd,
         case parts.part
             {%- for part in cost_parts() %}
             when '{{ part.name }}' then days.{{ part.name }}{{ '_usage_usd' if part.by == 'time' else '_usd' }}
@@ -96,7 +96,7 @@ present as (
     select
         {{ (keys + [
             'is_held', 'rate_source', 'cooling_basis', 'part', 'is_cash', 'memo_usd', 'carried_usd', 'carried_idle_usd',
-            'marginal_usd', 'is_complete'
+            'variable_usd', 'is_complete'
         ]) | join(',\n        ') }},
         case when part in ('capacity', 'energy', 'overhead') or carried_usd is null then own_usd else coalesce(own_usd, 0) end as own_usd,
         case
@@ -125,14 +125,14 @@ model_rows as (
         bases.basis,
         present.part,
         case bases.basis
-            when 'marginal' then case when present.own_usd is not null then present.marginal_usd end
+            when 'variable' then case when present.own_usd is not null then present.variable_usd end
             when 'usage' then present.usage_usd
             when 'allocation' then present.own_usd
             else present.own_usd + coalesce(present.carried_usd, 0)
         end as cost_usd,
         -- Usage pays for a model's own idle energy, not for its idle time.
         case bases.basis
-            when 'marginal' then case when present.own_usd is not null then 0 end
+            when 'variable' then case when present.own_usd is not null then 0 end
             when 'usage'
                 then case when present.part in ({{ time_parts | join(', ') }}) then present.own_idle_usd * 0 else present.own_idle_usd end
             when 'allocation' then present.own_idle_usd

@@ -120,7 +120,7 @@ loads as (
 
 ),
 
--- What a basis costs above the marginal cost is paid by time: at full load more tokens share it.
+-- What a basis costs above the variable cost is paid by time: at full load more tokens share it.
 compared as (
 
     select
@@ -133,13 +133,13 @@ compared as (
         {{ ratio('class_sums.cost_usd', 'class_sums.tokens') }} * 1e6 as own_usd_per_mtok,
         {{ ratio('class_sums.list_cost_usd', 'class_sums.listed_tokens') }} * 1e6 as list_usd_per_mtok,
         {{ ratio('class_sums.listed_cost_usd', 'class_sums.list_cost_usd') }} as list_price_ratio,
-        {{ ratio('marginal.cost_usd', 'class_sums.cost_usd') }} as marginal_share_ratio,
+        {{ ratio('variable.cost_usd', 'class_sums.cost_usd') }} as variable_share_ratio,
         loads.utilisation_ratio,
         loads.capacity_basis,
         loads.is_capacity_lower_bound
     from class_sums
-    left join class_sums as marginal
-        on {{ equal_keys('class_sums', 'marginal', curve_keys() + ['token_class']) }} and marginal.basis = 'marginal'
+    left join class_sums as variable
+        on {{ equal_keys('class_sums', 'variable', curve_keys() + ['token_class']) }} and variable.basis = 'variable'
     left join loads on {{ equal_keys('class_sums', 'loads', curve_keys()) }}
     where class_sums.basis in ('allocation', 'fully_loaded')
 
@@ -149,9 +149,9 @@ scaled as (
 
     select
         *,
-        {{ at_full_load('1', 'marginal_share_ratio', 'utilisation_ratio') }} as full_price_ratio,
-        utilisation_ratio * (1 - marginal_share_ratio)
-            / nullif(greatest(1 / nullif(list_price_ratio, 0) - marginal_share_ratio, 0), 0) as break_even_ratio
+        {{ at_full_load('1', 'variable_share_ratio', 'utilisation_ratio') }} as full_price_ratio,
+        utilisation_ratio * (1 - variable_share_ratio)
+            / nullif(greatest(1 / nullif(list_price_ratio, 0) - variable_share_ratio, 0), 0) as break_even_ratio
     from compared
 
 ),

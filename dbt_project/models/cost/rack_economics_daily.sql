@@ -376,7 +376,7 @@ joined as (
         rack_costs.cost_usd,
         rack_costs.cash_cost_usd,
         rack_costs.is_cost_complete,
-        marginal.cost_usd as marginal_cost_usd,
+        variable.cost_usd as variable_cost_usd,
         rack_use.gpu_seconds,
         rack_use.sold_gpu_seconds,
         rack_use.capex_usd,
@@ -393,8 +393,8 @@ joined as (
         end as revenue_basis,
         rack_sales.priced_usd
     from rack_costs
-    left join rack_costs as marginal
-        on {{ equal_keys('rack_costs', 'marginal', ['date', 'billing_month', 'site', 'rack']) }} and marginal.basis = 'marginal'
+    left join rack_costs as variable
+        on {{ equal_keys('rack_costs', 'variable', ['date', 'billing_month', 'site', 'rack']) }} and variable.basis = 'variable'
     left join rack_use on {{ equal_keys('rack_costs', 'rack_use', ['date', 'billing_month', 'site', 'rack']) }}
     left join rack_energy on {{ equal_keys('rack_costs', 'rack_energy', ['date', 'billing_month', 'site', 'rack']) }}
     left join rack_sales on {{ equal_keys('rack_costs', 'rack_sales', ['date', 'billing_month', 'site', 'rack']) }}
@@ -423,8 +423,8 @@ balanced as (
         case when is_revenue_complete and is_cost_complete then revenue_usd - cost_usd end as margin_usd,
         case when is_revenue_complete and is_cost_complete then revenue_usd - cash_cost_usd end as cash_margin_usd,
         case
-            when is_revenue_complete and is_cost_complete and revenue_usd > marginal_cost_usd
-                then sold_utilisation_ratio * {{ ratio('cost_usd - marginal_cost_usd', 'revenue_usd - marginal_cost_usd') }}
+            when is_revenue_complete and is_cost_complete and revenue_usd > variable_cost_usd
+                then sold_utilisation_ratio * {{ ratio('cost_usd - variable_cost_usd', 'revenue_usd - variable_cost_usd') }}
         end as break_even_sold_ratio
     from earned
 

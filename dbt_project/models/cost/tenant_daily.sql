@@ -7,7 +7,7 @@
 {% set used = ['requests', 'logged_input_tokens', 'logged_output_tokens', 'claimed_gpu_seconds', 'energy_joules'] %}
 {# What the hours of a model's date are weighed by: what a basis charges for. #}
 {% set weights = {
-    'marginal': 'marginal_cost_usd',
+    'variable': 'variable_cost_usd',
     'usage': 'active_seconds',
     'allocation': 'compute_cost_usd',
     'fully_loaded': 'compute_cost_usd'

@@ -11,7 +11,7 @@ with lookback as (
 
 class_costs as (
 
-    select * from {{ ref('token_class_cost_daily') }} where basis in ('marginal', 'allocation', 'fully_loaded')
+    select * from {{ ref('token_class_cost_daily') }} where basis in ('variable', 'allocation', 'fully_loaded')
 
 ),
 
@@ -106,14 +106,14 @@ class_parts as (
         class_sums.tokens,
         class_sums.cost_usd,
         class_sums.is_cost_complete,
-        {{ ratio('marginal.cost_usd', 'marginal.tokens') }} * cast(class_sums.tokens as double) as marginal_usd,
+        {{ ratio('variable.cost_usd', 'variable.tokens') }} * cast(class_sums.tokens as double) as variable_usd,
         case when class_sums.tokens is not null and not class_sums.has_shared_tokens then loads.utilisation_ratio end as utilisation_ratio,
         case when class_sums.tokens is not null then loads.is_capacity_lower_bound end as is_capacity_lower_bound
     from class_sums
-    left join class_sums as marginal
-        on {{ equal_keys('class_sums', 'marginal', period_keys + curve_keys() + ['token_class']) }} and marginal.basis = 'marginal'
+    left join class_sums as variable
+        on {{ equal_keys('class_sums', 'variable', period_keys + curve_keys() + ['token_class']) }} and variable.basis = 'variable'
     left join loads on {{ equal_keys('class_sums', 'loads', period_keys + curve_keys()) }}
-    where class_sums.basis <> 'marginal'
+    where class_sums.basis <> 'variable'
 
 ),
 
@@ -129,13 +129,13 @@ model_sums as (
         {{ money_sum('cost_usd') }} as cost_usd,
         {{ ratio('sum(cost_usd)', 'sum(tokens)') }} * 1e6 as own_usd_per_mtok,
         case
-            when count(marginal_usd) = count(tokens) then {{ ratio('sum(' ~ money('marginal_usd') ~ ')', 'sum(tokens)') }} * 1e6
-        end as marginal_usd_per_mtok,
+            when count(variable_usd) = count(tokens) then {{ ratio('sum(' ~ money('variable_usd') ~ ')', 'sum(tokens)') }} * 1e6
+        end as variable_usd_per_mtok,
         case
-            when count(marginal_usd) = count(tokens) and count(utilisation_ratio) = count(tokens)
+            when count(variable_usd) = count(tokens) and count(utilisation_ratio) = count(tokens)
                 then {{ ratio(
-                    'sum(' ~ money('(cast(cost_usd as double) - marginal_usd) * utilisation_ratio') ~ ')',
-                    'sum(' ~ money('cast(cost_usd as double) - marginal_usd') ~ ')'
+                    'sum(' ~ money('(cast(cost_usd as double) - variable_usd) * utilisation_ratio') ~ ')',
+                    'sum(' ~ money('cast(cost_usd as double) - variable_usd') ~ ')'
                 ) }}
         end as utilisation_ratio,
         case
@@ -159,11 +159,11 @@ final as (
         model_sums.tokens,
         model_sums.cost_usd,
         model_sums.own_usd_per_mtok,
-        model_sums.marginal_usd_per_mtok,
+        model_sums.variable_usd_per_mtok,
         model_sums.utilisation_ratio,
         model_sums.is_capacity_lower_bound,
         {{ at_full_load(
-            'model_sums.own_usd_per_mtok', 'model_sums.marginal_usd_per_mtok', 'model_sums.utilisation_ratio'
+            'model_sums.own_usd_per_mtok', 'model_sums.variable_usd_per_mtok', 'model_sums.utilisation_ratio'
         ) }} as full_usd_per_mtok,
         model_sums.is_cost_complete,
         lookback.held_back_dates,

@@ -15,7 +15,7 @@ in_usd as (
         cast(amounts.known_cost_usd as {{ money_type() }}) as known_cost_usd,
         known.allocation_cost_usd,
         known.usage_cost_usd,
-        known.marginal_cost_usd,
+        known.variable_cost_usd,
         known.idle_cost_usd,
         known.billed_cost_usd,
         coalesce(known.is_cash, amounts.part not in ({{ notional_parts() }})) as is_cash,
@@ -29,7 +29,7 @@ in_usd as (
 final as (
 
     {{ with_currency([
-        'closed_cost_usd', 'adjustment_usd', 'known_cost_usd', 'allocation_cost_usd', 'usage_cost_usd', 'marginal_cost_usd',
+        'closed_cost_usd', 'adjustment_usd', 'known_cost_usd', 'allocation_cost_usd', 'usage_cost_usd', 'variable_cost_usd',
         'idle_cost_usd', 'billed_cost_usd'
     ]) }}
 

@@ -2,11 +2,11 @@
 -- cost_daily turns them into parts.
 {% set facts = [
     'claimed_gpu_seconds', 'active_gpu_seconds', 'idle_gpu_seconds', 'unrated_gpu_seconds', 'facility_energy_kwh',
-    'idle_facility_kwh', 'untariffed_kwh', 'energy_cost_usd', 'overhead_cost_usd', 'marginal_cost_usd',
-    'marginal_overhead_cost_usd', 'idle_energy_cost_usd', 'idle_overhead_cost_usd', 'location_gco2e',
+    'idle_facility_kwh', 'untariffed_kwh', 'energy_cost_usd', 'overhead_cost_usd', 'variable_cost_usd',
+    'variable_overhead_cost_usd', 'idle_energy_cost_usd', 'idle_overhead_cost_usd', 'location_gco2e',
     'productive_location_gco2e', 'idle_location_gco2e', 'carbon_unknown_joules', 'capacity_cost_usd',
     'active_capacity_cost_usd', 'idle_capacity_cost_usd', 'cost_of_capital_usd', 'measured_cooling_cost_usd',
-    'measured_marginal_cooling_cost_usd', 'measured_idle_cooling_cost_usd'
+    'measured_variable_cooling_cost_usd', 'measured_idle_cooling_cost_usd'
 ] %}
 with pieces as (
 
@@ -53,8 +53,8 @@ driven as (
         coalesce(untariffed_kwh, 0) as untariffed_kwh,
         energy_cost_usd,
         overhead_cost_usd,
-        marginal_cost_usd,
-        marginal_cost_usd - marginal_device_cost_usd as marginal_overhead_cost_usd,
+        variable_cost_usd,
+        variable_cost_usd - variable_device_cost_usd as variable_overhead_cost_usd,
         idle_energy_cost_usd,
         idle_overhead_cost_usd,
         location_gco2e,
@@ -164,8 +164,8 @@ beside_the_models as (
 ),
 
 {% set energy_facts = [
-    'facility_energy_kwh', 'idle_facility_kwh', 'energy_cost_usd', 'overhead_cost_usd', 'marginal_cost_usd',
-    'marginal_overhead_cost_usd', 'idle_energy_cost_usd', 'idle_overhead_cost_usd', 'location_gco2e',
+    'facility_energy_kwh', 'idle_facility_kwh', 'energy_cost_usd', 'overhead_cost_usd', 'variable_cost_usd',
+    'variable_overhead_cost_usd', 'idle_energy_cost_usd', 'idle_overhead_cost_usd', 'location_gco2e',
     'productive_location_gco2e', 'idle_location_gco2e'
 ] %}
 all_drivers as (
@@ -177,8 +177,8 @@ all_drivers as (
         {% endfor -%}
         {{ money('cast(energy_cost_usd - overhead_cost_usd as double) * cooling_per_it_ratio') }} as measured_cooling_cost_usd,
         {{ money(
-            'cast(marginal_cost_usd - marginal_overhead_cost_usd as double) * cooling_per_it_ratio'
-        ) }} as measured_marginal_cooling_cost_usd,
+            'cast(variable_cost_usd - variable_overhead_cost_usd as double) * cooling_per_it_ratio'
+        ) }} as measured_variable_cooling_cost_usd,
         {{ money(
             'cast(idle_energy_cost_usd - idle_overhead_cost_usd as double) * cooling_per_it_ratio'
         ) }} as measured_idle_cooling_cost_usd,

@@ -17,7 +17,7 @@ from pipelines.fleet.grid_zones import nearest
 from pipelines.fleet.values import Dated, GivenName, Name, Part, Positive
 
 SCOPES = ("team", "model", "site")
-Basis = Literal["marginal", "usage", "allocation", "fully_loaded"]
+Basis = Literal["variable", "usage", "allocation", "fully_loaded"]
 
 
 class Budget(Dated):

@@ -37,9 +37,9 @@ _HELD_BACK = "select max(held_back_dates) from marts.token_prices where period =
 _PRICES = """
 select
     model, token_class, tokens, cost_usd, utilisation_ratio, is_capacity_lower_bound, is_cost_complete,
-    marginal_usd_per_mtok is not null as is_marginal_known,
+    variable_usd_per_mtok is not null as is_variable_known,
     own_usd_per_mtok / 1e6 as own_usd_per_token,
-    (marginal_usd_per_mtok + (full_usd_per_mtok - marginal_usd_per_mtok) / ?) / 1e6 as target_usd_per_token
+    (variable_usd_per_mtok + (full_usd_per_mtok - variable_usd_per_mtok) / ?) / 1e6 as target_usd_per_token
 from marts.token_prices where period = ? and start_date = ? and basis = ? order by model, token_class
 """
 # Models of whose dollars in these months a hundredth or more is of sites whose bill contradicts them.
@@ -214,15 +214,15 @@ def _price(token_class: str, row: tuple[object, ...] | None, doubt: str) -> Pric
         if token_class == CACHED:
             why += ", or the engine does not report its cache"
         return Price(reasons={ACTUAL: why, TARGET: why})
-    _, _, tokens, _, utilisation, is_lower_bound, _, is_marginal_known, own, target = row
+    _, _, tokens, _, utilisation, is_lower_bound, _, is_variable_known, own, target = row
     if doubt:
         why = f"a hundredth of it or more is in doubt ({doubt}; what to do is in marts.doubts)"
         return Price(tokens, utilisation, bool(is_lower_bound), {}, {ACTUAL: why, TARGET: why}, why)  # type: ignore[arg-type]
     reasons = {}
     if own is None:
         reasons = dict.fromkeys((ACTUAL, TARGET), "no part of its cost has a known price (cost_rates, sites[].tariff)")
-    elif target is None and not is_marginal_known:
-        reasons = {TARGET: "its marginal cost is not known: no meter, or no tariff"}
+    elif target is None and not is_variable_known:
+        reasons = {TARGET: "its variable cost is not known: no meter, or no tariff"}
     elif target is None:
         reasons = {TARGET: "its utilisation is not known: no capacity in marts.slo_capacity, or shared accelerators"}
     usd = {ACTUAL: own, TARGET: target}

@@ -48,7 +48,7 @@ MONTHS = (
         "Whose cost is it?",
         "finance.cost",
         f"""
-        select month, team, model, {_AMOUNT_SUMS}, sum(allocation_cost_usd), sum(usage_cost_usd), sum(marginal_cost_usd)
+        select month, team, model, {_AMOUNT_SUMS}, sum(allocation_cost_usd), sum(usage_cost_usd), sum(variable_cost_usd)
         from finance.cost group by month, team, model
         order by month desc, sum(known_cost_usd) desc nulls last, team, model
         """,

@@ -12,5 +12,5 @@ with parts as (
 select *
 from parts
 order by
-    case basis when 'marginal' then 0 when 'usage' then 1 when 'allocation' then 2 else 3 end,
+    case basis when 'variable' then 0 when 'usage' then 1 when 'allocation' then 2 else 3 end,
     is_remainder, cost_usd desc nulls last, part

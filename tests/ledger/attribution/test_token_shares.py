@@ -173,7 +173,7 @@ def test_an_engine_on_two_device_types_has_tokens_in_both_rows(book: Book) -> No
     columns = (
         "device_type, output_tokens::double, shared_tokens::double, tokens_basis, joules_per_output_token,"
         " productive_joules_per_output_token, compute_cost_usd_per_output_mtok,"
-        " marginal_cost_usd_per_output_mtok, location_gco2e_per_output_mtok"
+        " variable_cost_usd_per_output_mtok, location_gco2e_per_output_mtok"
     )
     half = PER_SECOND * DAY_SECONDS / 2
     assert rows(book, "mixed", columns) == [

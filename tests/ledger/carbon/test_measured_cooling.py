@@ -113,10 +113,10 @@ def test_cooling_is_what_its_meter_measured_else_the_stated_share(
     assert found.get("cooling") == (None if cooling is None else (pytest.approx(cooling, abs=1e-6), basis))
 
 
-def test_the_productive_share_of_measured_cooling_is_marginal(book: Seen) -> None:
+def test_the_productive_share_of_measured_cooling_is_variable(book: Seen) -> None:
     # (360 − 93) / 360 of a board's energy is productive.
     assert book.query(
-        "select round(sum(cost_usd)::double, 6) from marts.cost_daily where basis = 'marginal' and part = 'cooling'"
+        "select round(sum(cost_usd)::double, 6) from marts.cost_daily where basis = 'variable' and part = 'cooling'"
         " and model = 'a-metered'"
     ) == [(pytest.approx(0.216 * 267 / 360, abs=1e-6),)]
 

@@ -25,7 +25,7 @@ BOARDS = {
     "mixed": ("a", "h"),
     "unpriced": ("a",),
 }
-BASES = ("marginal", "usage", "allocation", "fully_loaded")
+BASES = ("variable", "usage", "allocation", "fully_loaded")
 
 
 def series() -> Iterator[Series]:

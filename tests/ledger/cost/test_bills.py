@@ -172,7 +172,7 @@ def test_a_bill_is_spread_over_dates_by_hours(book: Book) -> None:
     )
 
 
-@pytest.mark.parametrize("basis", ["marginal", "usage", "allocation", "fully_loaded"])
+@pytest.mark.parametrize("basis", ["variable", "usage", "allocation", "fully_loaded"])
 def test_billed_cost_adds_up_to_the_bill_of_a_month_that_is_booked_and_billed_whole(book: Book, basis: str) -> None:
     found = book.query(
         """

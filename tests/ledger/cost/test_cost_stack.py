@@ -199,14 +199,14 @@ def test_each_part_is_what_its_price_and_its_share_make_of_it(book: Book) -> Non
     # Half of what the free board costs.
     loaded = {part: pytest.approx(usd * 1.5, abs=2e-6) for part, usd in shared.items()}
     assert costs(book, "base", "a-base", "fully_loaded") == loaded
-    # (360 − 93) / 360 of the energy is productive; nothing else is marginal.
-    marginal = dict.fromkeys(shared, 0.0) | {
+    # (360 − 93) / 360 of the energy is productive; nothing else is variable.
+    variable = dict.fromkeys(shared, 0.0) | {
         "energy": 0.6408,
         "cooling": 0.089712,
         "overhead": 0.038448,
         "carbon_price": 0.38448,
     }
-    assert costs(book, "base", "a-base", "marginal") == marginal
+    assert costs(book, "base", "a-base", "variable") == variable
 
 
 def test_a_basis_and_its_remainder_are_the_fleets_cost_of_each_part(book: Book) -> None:
@@ -219,7 +219,7 @@ def test_a_basis_and_its_remainder_are_the_fleets_cost_of_each_part(book: Book) 
     assert costs(book, "base", "__remainder__", "allocation")["capacity"] == 48.0
     assert set(costs(book, "base", "__remainder__", "fully_loaded").values()) == {0.0}
     assert costs(book, "base", "__remainder__", "usage")["capacity"] == 72.0
-    assert costs(book, "base", "__remainder__", "marginal")["energy"] == pytest.approx(3 * 0.864 - 0.6408, abs=2e-6)
+    assert costs(book, "base", "__remainder__", "variable")["energy"] == pytest.approx(3 * 0.864 - 0.6408, abs=2e-6)
 
 
 @pytest.mark.parametrize("site", VARIANTS)
@@ -284,9 +284,9 @@ def test_what_idleness_costs_is_its_share_of_energy_and_of_time(book: Book) -> N
         "licences": 1.2,
     }
     assert idle_costs(book, "base", "b-base", "allocation") == b
-    # Usage charges for idle energy, not for idle time; marginal for neither.
+    # Usage charges for idle energy, not for idle time; variable for neither.
     assert idle_costs(book, "base", "b-base", "usage") == {part: usd for part, usd in b.items() if part in BY_ENERGY}
-    assert idle_costs(book, "base", "b-base", "marginal") == {}
+    assert idle_costs(book, "base", "b-base", "variable") == {}
     # The free board is idle all day; a carries half of it.
     free = costs(book, "base", "__remainder__", "allocation")
     assert idle_costs(book, "base", "__remainder__", "allocation") == free
@@ -303,7 +303,7 @@ def test_the_fleets_idle_cost_is_one_amount_on_every_basis(book: Book) -> None:
     )
     assert sums == []
     # What is paid for and not there is idle; so is the fee of a site at which nothing is.
-    for basis in ("marginal", "usage", "allocation", "fully_loaded"):
+    for basis in ("variable", "usage", "allocation", "fully_loaded"):
         assert idle_costs(book, "unused", "__unused_commitment__", basis) == {"capacity": 48.0}
     assert idle_costs(book, "west", "__remainder__", "fully_loaded") == {"operations": 240.0, "demand_charge": None}
     # Without a tariff only the idle time of capacity is known, and `a` has none.
@@ -315,7 +315,7 @@ def test_commitments_are_used_first_and_what_is_unused_is_a_row_of_its_own(book:
     assert costs(book, "committed", "a-committed", "allocation")["capacity"] == 32.0
     # Three of five committed are there, one of them free; the free one is not an unused commitment.
     assert costs(book, "unused", "a-unused", "allocation")["capacity"] == 24.0
-    for basis in ("marginal", "usage", "allocation", "fully_loaded"):
+    for basis in ("variable", "usage", "allocation", "fully_loaded"):
         assert costs(book, "unused", "__unused_commitment__", basis) == {"capacity": 48.0}
     assert costs(book, "unused", "a-unused", "fully_loaded")["capacity"] == 36.0
 
@@ -378,13 +378,13 @@ def test_a_missing_price_is_null_and_flagged_and_a_part_without_a_price_is_no_ro
 def test_a_site_without_a_meter_pays_its_fees_and_does_not_know_its_demand_charge(book: Book) -> None:
     found = book.query(
         "select part, basis, deployment, round(cost_usd::double, 6), is_cost_complete from marts.cost_daily"
-        " where site = 'west' and basis in ('marginal', 'fully_loaded') order by part, basis"
+        " where site = 'west' and basis in ('variable', 'fully_loaded') order by part, basis"
     )
     assert found == [
         ("demand_charge", "fully_loaded", "__remainder__", None, False),
-        ("demand_charge", "marginal", "__remainder__", None, False),
+        ("demand_charge", "variable", "__remainder__", None, False),
         ("operations", "fully_loaded", "__remainder__", 240.0, True),
-        ("operations", "marginal", "__remainder__", 240.0, True),
+        ("operations", "variable", "__remainder__", 240.0, True),
     ]
 
 
@@ -397,9 +397,9 @@ def test_the_parts_that_models_know_add_up_to_their_own_costs(book: Book) -> Non
             where part in ('capacity', 'energy', 'cooling', 'overhead') and substr(model, 1, 2) <> '__' group by all
         )
         select site, model, basis, usd,
-            case basis when 'allocation' then compute_cost_usd else marginal_cost_usd end as of_model
+            case basis when 'allocation' then compute_cost_usd else variable_cost_usd end as of_model
         from parts join marts.model_daily using (site, model)
-        where basis in ('marginal', 'allocation') and site not in ('bare', 'rented') and usd is distinct from of_model
+        where basis in ('variable', 'allocation') and site not in ('bare', 'rented') and usd is distinct from of_model
         """
         )
         == []

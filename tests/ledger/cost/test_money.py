@@ -146,8 +146,8 @@ def test_a_rate_that_is_known_on_one_of_two_dates_prices_the_tokens_of_that_date
     month = of(book, "late-0", f"{UNIT}, cost_coverage_ratio, is_cost_complete, unpriced_gpu_seconds", "model_monthly")
     assert month == (56.755556, 0.5, 0, 86400)
     # The tariff is known on both: 0.0432 USD an hour less the idle floor's share.
-    marginal = "marginal_cost_usd_per_output_mtok"
-    assert of(book, "late-0", marginal) == of(book, "late-0", marginal, date=SECOND)
+    variable = "variable_cost_usd_per_output_mtok"
+    assert of(book, "late-0", variable) == of(book, "late-0", variable, date=SECOND)
 
 
 def test_hours_without_a_tariff_are_in_neither_part_of_a_unit_cost(book: Book) -> None:
@@ -165,7 +165,7 @@ def test_an_unpriced_hour_in_which_nothing_ran_takes_nothing_from_the_unit_cost(
 
 def test_a_price_of_zero_is_a_price(book: Book) -> None:
     assert of(book, "gifted-0", f"{UNIT}, cost_coverage_ratio, is_cost_complete") == (round(48 / 0.864, 6), 1, 1)
-    assert of(book, "gifted-0", "energy_cost_usd, marginal_cost_usd_per_output_mtok") == (0, 0)
+    assert of(book, "gifted-0", "energy_cost_usd, variable_cost_usd_per_output_mtok") == (0, 0)
 
 
 def test_hours_without_a_grid_are_in_neither_part_of_co2_per_token(book: Book) -> None:

@@ -232,10 +232,10 @@ def test_requests_that_no_deployment_served_are_listed_and_cost_nothing(book: Bo
 
 def test_the_dates_cost_is_shared_by_what_the_hours_cost(book: Book) -> None:
     found = book.query(
-        "select tenant, round(marginal_cost_usd, 6)::double, round(allocation_cost_usd, 6)::double, is_cost_complete"
+        "select tenant, round(variable_cost_usd, 6)::double, round(allocation_cost_usd, 6)::double, is_cost_complete"
         " from marts.tenant_daily where site = 'logged' order by tenant"
     )
-    # Marginal: (360 − 93) W × 1.2 × 3.3 USD/kWh a day, of which the hour from ten has 1.0.
+    # Variable: (360 − 93) W × 1.2 × 3.3 USD/kWh a day, of which the hour from ten has 1.0.
     # Allocation: 48 + 1.4256 + 24 USD a day, of which the hour has (2 + 0.432) / (48 + 1.4256).
     assert found == [
         ("__unattributed__", 0.86508, 71.257844, True),
@@ -249,10 +249,10 @@ def test_tenants_add_up_to_models_and_costs_to_the_last_digit(book: Book) -> Non
     keys = "date, site, deployment, namespace, team, model, device_type, meter_scope, role"
     tokens = ["input_tokens", "cached_input_tokens", "computed_input_tokens", "output_tokens"]
     facts = [*tokens, "energy_joules", "location_gco2e"]
-    bases = ["marginal", "usage", "allocation", "fully_loaded"]
+    bases = ["variable", "usage", "allocation", "fully_loaded"]
     for table, columns in {
         "tenant_daily": facts,
-        "tenant_usage_daily": [*facts, "active_seconds", "marginal_cost_usd", "compute_cost_usd"],
+        "tenant_usage_daily": [*facts, "active_seconds", "variable_cost_usd", "compute_cost_usd"],
     }.items():
         models = f"select {keys}, {', '.join(columns)} from marts.model_daily"
         summed = ", ".join(f"sum({column})" for column in columns)

@@ -29,7 +29,7 @@ dates as (
 
 costs as (
 
-    select * from {{ ref('cost_daily') }} where basis in ('marginal', 'usage', 'allocation')
+    select * from {{ ref('cost_daily') }} where basis in ('variable', 'usage', 'allocation')
 
 ),
 
@@ -64,7 +64,7 @@ part_days as (
         parts.unit,
         {{ money_sum("case when costs.basis = 'allocation' then costs.cost_usd end") }} as cost_usd,
         {{ money_sum(
-            "case when costs.basis = (case when parts.unit = 'productive_kwh' then 'marginal' else 'usage' end) then costs.cost_usd end"
+            "case when costs.basis = (case when parts.unit = 'productive_kwh' then 'variable' else 'usage' end) then costs.cost_usd end"
         ) }} as active_usd,
         min(case when costs.is_cost_complete then 1 else 0 end) = 1 as is_cost_complete
     from costs

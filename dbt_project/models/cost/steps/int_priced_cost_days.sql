@@ -84,9 +84,9 @@ cooled as (
         *,
         coalesce(measured_cooling_cost_usd, {{ money('cast(overhead_cost_usd as double) * cooling_share') }}) as cooling_cost_usd,
         coalesce(
-            measured_marginal_cooling_cost_usd,
-            {{ money('cast(marginal_overhead_cost_usd as double) * cooling_share') }}
-        ) as marginal_cooling_cost_usd,
+            measured_variable_cooling_cost_usd,
+            {{ money('cast(variable_overhead_cost_usd as double) * cooling_share') }}
+        ) as variable_cooling_cost_usd,
         coalesce(
             measured_idle_cooling_cost_usd,
             {{ money('cast(idle_overhead_cost_usd as double) * cooling_share') }}
@@ -125,7 +125,7 @@ owned as (
             when rate_includes like '% {{ part.name }} %' then {{ money('cast(' ~ part.usd ~ ' as double)') }}
         end as {{ part.name }}_memo_usd,
         {%- if part.by == 'energy' %}
-        {{ beside_the_rate(part, part.marginal) }} as {{ part.name }}_marginal_usd,
+        {{ beside_the_rate(part, part.variable) }} as {{ part.name }}_variable_usd,
         {%- elif part.by == 'time' %}
         {% if part.active -%}
         {{ beside_the_rate(part, part.active) }} as {{ part.name }}_usage_usd,

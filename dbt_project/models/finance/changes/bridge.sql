@@ -2,7 +2,7 @@
 -- difference, in each row and in every sum of rows.
 with costs as (
 
-    select * from {{ ref('cost_daily') }} where basis in ('marginal', 'usage', 'allocation', 'fully_loaded')
+    select * from {{ ref('cost_daily') }} where basis in ('variable', 'usage', 'allocation', 'fully_loaded')
 
 ),
 
@@ -65,7 +65,7 @@ side_costs as (
         -- What no model holds does no work, whatever a basis gives away of it.
         {{ money_sum(
             "case when costs.deployment not in (" ~ beside_the_models() ~ ", " ~ remainder() ~ ") and costs.basis = (case when"
-            ~ " parts.unit = 'productive_kwh' then 'marginal' else 'usage' end) then costs.cost_usd end"
+            ~ " parts.unit = 'productive_kwh' then 'variable' else 'usage' end) then costs.cost_usd end"
         ) }} as work_usd,
         bool_and(costs.is_cost_complete) as is_cost_complete
     from sides

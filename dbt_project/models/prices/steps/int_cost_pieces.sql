@@ -3,7 +3,7 @@
 -- keys and is_held.
 {# Claimed time and its cost come from other models than the ledger's rows. #}
 {% set extra = [
-    'overhead_cost_usd', 'marginal_device_cost_usd', 'productive_location_gco2e', 'active_gpu_seconds',
+    'overhead_cost_usd', 'variable_device_cost_usd', 'productive_location_gco2e', 'active_gpu_seconds',
     'active_capacity_cost_usd', 'charged_energy_cost_usd', 'unknown_capacity_cost_usd', 'charged_gpu_seconds',
     'idle_gpu_seconds', 'idle_facility_kwh', 'idle_energy_cost_usd', 'idle_overhead_cost_usd', 'idle_capacity_cost_usd'
 ] %}
@@ -91,7 +91,7 @@ energy_pieces as (
         {{ exact_sum('case when is_matched then productive_joules + idle_joules end') }} as matched_joules,
         {{ exact_sum('case when is_matched then productive_joules end') }} as matched_productive_joules,
         {{ exact_sum('case when is_matched_and_carbon_known then location_gco2e end') }} as matched_location_gco2e,
-        {{ money_sum('case when is_matched_and_tariffed then marginal_cost_usd end') }} as matched_marginal_cost_usd,
+        {{ money_sum('case when is_matched_and_tariffed then variable_cost_usd end') }} as matched_variable_cost_usd,
         {{ money_sum(
             'case when is_matched_and_priced then charged_energy_cost_usd + capacity_cost_usd end'
         ) }} as matched_compute_cost_usd

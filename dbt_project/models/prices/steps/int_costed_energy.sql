@@ -115,10 +115,10 @@ final as (
         {{ money('device_energy_usd') }}
             - {{ money(
                 'device_energy_usd * (1 - ' ~ ratio('productive_joules', 'energy_joules') ~ ')'
-            ) }} as marginal_cost_usd,
+            ) }} as variable_cost_usd,
         {{ money('device_energy_usd / pue') }}
             - {{ money('device_energy_usd / pue * (1 - ' ~ ratio('productive_joules', 'energy_joules') ~ ')') }}
-        as marginal_device_cost_usd,
+        as variable_device_cost_usd,
         {{ exact('device_kwh * pue * location_gco2e_per_kwh * coalesce(' ~ ratio('productive_joules', 'energy_joules') ~ ', 0)') }}
         as productive_location_gco2e,
         {{ exact('case when is_charged then cast(gpu_seconds as double) * active_ratio else 0 end') }} as active_gpu_seconds,
