@@ -132,3 +132,9 @@ sold as (
 
 )
 {%- endmacro %}
+
+{# What electricity is charged with: what the compute cost has above capacity, which is 0 where the rate of a GPU-hour holds
+   it already. Where some time lacks a price, the compute cost lacks the capacity of that time as well. #}
+{% macro charged_energy_usd(days) -%}
+case when coalesce({{ days }}.is_cost_complete, true) then {{ days }}.compute_cost_usd - {{ days }}.capacity_cost_usd end
+{%- endmacro %}

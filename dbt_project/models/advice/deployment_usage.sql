@@ -3,7 +3,7 @@
 {{ config(replaces='all') }}
 {% set day_facts = [
     'gpu_seconds', 'known_seconds', 'active_seconds', 'energy_joules', 'host_overhead_joules', 'facility_energy_kwh', 'energy_cost_usd',
-    'capacity_cost_usd', 'compute_cost_usd', 'location_gco2e'
+    'capacity_cost_usd', 'charged_energy_usd', 'chargeable_energy_usd', 'location_gco2e'
 ] %}
 {% set keys_but_type = curve_keys() | reject('equalto', 'device_type') | list %}
 
@@ -16,7 +16,10 @@ with held_back as (
 -- A held-back date is evidence of nothing: it counts as a date without telemetry.
 days as (
 
-    select days.*
+    select
+        days.*,
+        {{ charged_energy_usd('days') }} as charged_energy_usd,
+        case when {{ charged_energy_usd('days') }} is not null then days.energy_cost_usd end as chargeable_energy_usd
     from {{ ref('model_daily') }} as days
     left join held_back on days.date = held_back.held_back_date
     where held_back.held_back_date is null
@@ -437,7 +440,7 @@ final as (
         {{ ratio('location_gco2e', 'facility_energy_kwh') }} as gco2e_per_kwh,
         {{ ratio('capacity_cost_usd', 'claimed_gpu_seconds') }} * 3600 as usd_per_gpu_hour,
         -- 0 where the rate of a GPU-hour holds the electricity already.
-        {{ ratio('compute_cost_usd - capacity_cost_usd', 'energy_cost_usd') }} as charged_energy_ratio,
+        {{ ratio('charged_energy_usd', 'chargeable_energy_usd') }} as charged_energy_ratio,
         {{ ratio('energy_cost_usd', 'gpu_seconds') }} * 3600 * 730 * gpus as energy_cost_usd_month,
         {{ ratio('capacity_cost_usd', 'claimed_gpu_seconds') }} * 3600 * 730 * gpus as capacity_cost_usd_month,
         {{ ratio('location_gco2e', 'gpu_seconds') }} * 3600 * 730 * gpus / 1000 as location_kgco2e_month,

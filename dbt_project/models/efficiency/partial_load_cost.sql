@@ -44,8 +44,6 @@ device_types as (
 
 ),
 
--- A rate that holds the electricity is not charged with it again: what allocation adds to capacity is what energy is
--- charged with.
 held_days as (
 
     select
@@ -53,7 +51,7 @@ held_days as (
         lookback.as_of_date,
         case
             when days.capacity_cost_usd is null then days.energy_cost_usd
-            else days.compute_cost_usd - days.capacity_cost_usd
+            else {{ charged_energy_usd('days') }}
         end as charged_energy_usd
     from days
     cross join lookback

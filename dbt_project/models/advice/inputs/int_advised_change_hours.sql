@@ -58,7 +58,7 @@ of_models as (
         cast(sum(models.host_overhead_joules) as double) as host_joules,
         cast(sum(models.facility_energy_kwh) as double) as facility_kwh,
         cast(sum(models.energy_cost_usd) as double) as energy_usd,
-        cast(sum(models.compute_cost_usd - models.capacity_cost_usd) as double) as charged_energy_usd,
+        cast(sum({{ charged_energy_usd('models') }}) as double) as charged_energy_usd,
         cast(sum(models.gpu_seconds) as double) as gpu_seconds,
         cast(sum(models.output_tokens) as double) as tokens
     from sides
