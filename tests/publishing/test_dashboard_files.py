@@ -44,6 +44,9 @@ def test_each_metric_runs_on_the_published_tables(empty: Path) -> None:
             computed = [one["expression"] for one in dataset["columns"] if one.get("expression")]
             plain = [f'"{one["column_name"]}"' for one in dataset["columns"] if not one.get("expression")]
             table, sums = f"{dataset['schema']}.{name}", [one["expression"] for one in dataset["metrics"]]
+            held = {row[0]: row[1] for row in connection.execute(f"describe {table}").fetchall()}
+            stated = {one["column_name"]: one["type"] for one in dataset["columns"] if not one.get("expression")}
+            assert stated == {column: held[column] for column in stated}, name
             rows = connection.execute(f"select {', '.join(plain + computed)} from {table}")
             assert len(rows.description or ()) == len(dataset["columns"]) > 0, name
             assert rows.fetchall() == [], name

@@ -170,8 +170,9 @@ def datasets() -> dict[str, Dataset]:
         computed = table.get("computed", {})
         if month := table.get("month"):
             computed = {YEAR_MONTH: {"month_of": month}} | computed
+        held = types | table.get("types", {})
         columns = {
-            key: Column(key, types.get(key, "VARCHAR"), labels.get(key), form(key), **computed.get(key, {}))
+            key: Column(key, held.get(key, "VARCHAR"), labels.get(key), form(key), **computed.get(key, {}))
             for key in [*table["columns"], *computed]
         }
         return Dataset(

@@ -104,13 +104,8 @@ def _chart(chart: Chart) -> dict[str, Any]:
         shown.append(_filter(chart.dataset.time, "TEMPORAL_RANGE", NO_RANGE))
         asked.append({"col": chart.dataset.time, "op": "TEMPORAL_RANGE", "val": NO_RANGE})
     extras = {clause.lower(): " AND ".join(f"({sql})" for sql in all_) for clause, all_ in written.items()}
-    query = {
-        "filters": asked,
-        "series_limit": 0,
-        "order_desc": True,
-        **query,
-        "extras": extras | query.get("extras", {}),
-    }
+    extras |= query.get("extras", {})
+    query = {"filters": asked, "series_limit": 0, "order_desc": True, **query, "extras": extras}
     return {
         "slice_name": titled(chart), "description": None, "viz_type": kind,
         "params": {"viz_type": kind, "adhoc_filters": shown, "extra_form_data": {}, **params},
@@ -159,11 +154,8 @@ def _table(chart: Chart) -> tuple[str, dict[str, Any], dict[str, Any]]:
 def _pivot(chart: Chart) -> tuple[str, dict[str, Any], dict[str, Any]]:
     by, metrics = [one.name for one in chart.by], [one.name for one in chart.measures]
     params = {**PIVOT, "groupbyColumns": by, "metrics": metrics, "valueFormat": chart.form}
-    return (
-        "pivot_table_v2",
-        params,
-        {"columns": by, "metrics": metrics, "orderby": [[metrics[0], False]], "row_limit": 1000},
-    )
+    query = {"columns": by, "metrics": metrics, "orderby": [[metrics[0], False]], "row_limit": 1000}
+    return "pivot_table_v2", params, query
 
 
 def _axes(chart: Chart) -> tuple[str, dict[str, Any], dict[str, Any]]:
@@ -179,7 +171,7 @@ def _axes(chart: Chart) -> tuple[str, dict[str, Any], dict[str, Any]]:
             "drop_missing_columns": False,
         },
     }]  # fmt: skip
-    if by:
+    if by and len(metrics) == 1:
         renamed = {"columns": {metrics[0]: None}, "level": 0, "inplace": True}
         after.append({"operation": "rename", "options": renamed})
     if chart.axis.is_time:
