@@ -6,9 +6,8 @@ figures should be: that is `faces`.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from datetime import date, timedelta
@@ -17,14 +16,13 @@ from typing import Any
 
 import duckdb
 
-from pipelines.fleet.places import PROJECT
 from pipelines.named_figures import dictionary
+from pipelines.publishing.dashboards import grafana
 from tests.bi import faces
 from tests.bi.answers import headed
 from tests.bi.faces import HEADINGS, NEWEST_DATES, Shown
 
-GRAFANA = PROJECT / "bi" / "grafana"
-BOARDS = ("finance", "operator", "sustainability")
+BOARDS = {name: board for name, board in grafana.boards().items() if name != "today"}
 # DuckDB has no to_char; the panels use two of its forms.
 TO_CHAR = """
 create macro memory.main.to_char(value, form) as
@@ -33,7 +31,7 @@ create macro memory.main.to_char(value, form) as
 NAMES = {headed(figure): figure for figure in dictionary.figures().values()}
 
 
-def dashboards(snapshot: Path, month: date, folder: Path = GRAFANA, scope: str = "board") -> Iterator[Shown]:
+def dashboards(snapshot: Path, month: date, boards: Mapping[str, Any] = BOARDS) -> Iterator[Shown]:
     """The panels: those of finance of `month`, those with a range of time of the newest dates."""
     with closing(duckdb.connect(":memory:")) as connection:
         connection.execute(f"attach '{snapshot}' as snapshot (read_only); use snapshot; set TimeZone = 'UTC'")
@@ -45,11 +43,11 @@ def dashboards(snapshot: Path, month: date, folder: Path = GRAFANA, scope: str =
         values = {
             "schema_prefix:raw": "",
             "site:sqlstring": ", ".join(f"'{site}'" for site in sites),
-            "meter_scope:sqlstring": f"'{scope}'",
+            "meter_scope:sqlstring": "'board'",
             "month:sqlstring": f"'{month:%Y-%m}'",
         }
-        for board in BOARDS:
-            for panel in json.loads((folder / f"{board}.json").read_text(encoding="utf-8"))["panels"]:
+        for board, shown in boards.items():
+            for panel in shown["panels"]:
                 for target in panel.get("targets", []):
                     is_of_month = "${month:sqlstring}" in target["rawSql"]
                     if not is_of_month and "__timeFilter" not in target["rawSql"]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.fleet.fleet_file import load_fleet
-from pipelines.publishing import dashboards as bi
+from pipelines.publishing.dashboards import files as bi
 from tests import browser, optional
 from tests.bi import superset_server
 from tests.bi.answers import BOARDS

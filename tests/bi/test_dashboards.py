@@ -6,7 +6,6 @@ is seven hours behind UTC, so the first hours are of the month before: there are
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import Counter
@@ -24,11 +23,12 @@ import yaml
 from adbc_driver_postgresql import dbapi
 
 from pipelines.booking.project import prepared_project
-from pipelines.fleet.places import DEFAULT_FLEET, PROJECT
+from pipelines.fleet.places import DEFAULT_FLEET
 from pipelines.fleet.targets.publication_targets import PostgresqlTarget
 from pipelines.named_figures import choices, dictionary, explanation
-from pipelines.publishing import dashboards as bi
 from pipelines.publishing import publication
+from pipelines.publishing.dashboards import files as bi
+from pipelines.publishing.dashboards import grafana
 from pipelines.publishing.postgresql import loading as postgresql
 from pipelines.warehouse import contracts
 from tests import browser
@@ -324,7 +324,7 @@ def test_every_chart_returns_the_same_numbers_from_postgresql(
 
 # --- Grafana ----------------------------------------------------------------------------------------------------------
 
-GRAFANA = PROJECT / "bi" / "grafana"
+GRAFANA = grafana.boards()
 VARIABLES = {
     "schema_prefix:raw": "",
     "site:sqlstring": "'west'",
@@ -340,7 +340,7 @@ def expanded(sql: str) -> str:
 
 
 def panels(board: str) -> list[dict[str, Any]]:
-    return json.loads((GRAFANA / f"{board}.json").read_text(encoding="utf-8"))["panels"]
+    return GRAFANA[board]["panels"]
 
 
 @pytest.mark.parametrize("board", BOARDS)
@@ -354,7 +354,7 @@ def test_every_panel_for_grafana_returns_the_numbers_of_its_chart(board: str, pu
 
 
 def test_the_month_of_grafana_is_the_newest_and_each_panel_asks_for_it(published: Published) -> None:
-    found = json.loads((GRAFANA / "finance.json").read_text(encoding="utf-8"))
+    found = GRAFANA["finance"]
     (month,) = [one for one in found["templating"]["list"] if one["name"] == "month"]
     # No month is saved, so Grafana takes the first one; it asks again each time the page is loaded.
     assert (month.get("current"), month["refresh"], month["sort"], month["includeAll"]) == (None, 1, 0, False)
@@ -365,7 +365,7 @@ def test_the_month_of_grafana_is_the_newest_and_each_panel_asks_for_it(published
 
 @pytest.mark.parametrize("board", BOARDS)
 def test_a_dashboard_for_grafana_has_what_its_documentation_asks_for(board: str, published: Published) -> None:
-    found = json.loads((GRAFANA / f"{board}.json").read_text(encoding="utf-8"))
+    found = GRAFANA[board]
     assert (found["uid"], found["timezone"]) == (f"wattledger-{board}", "utc")
     assert {"title", "schemaVersion", "time", "templating", "annotations", "panels"} <= found.keys()
     assert len({one["id"] for one in found["panels"]}) == len(found["panels"])

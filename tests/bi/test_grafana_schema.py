@@ -1,4 +1,4 @@
-"""The dashboards of `bi/grafana` and `bi/prometheus` have Grafana's published types (`@grafana/schema`).
+"""The dashboards for Grafana have Grafana's published types (`@grafana/schema`).
 
 TypeScript checks each file as a literal of these types, so it finds a missing key, an unknown one, and a word that
 Grafana does not know. What a panel asks for is not in them: `test_dashboards` and, of Prometheus,
@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from pipelines.fleet.places import PROJECT
+from pipelines.publishing.dashboards import grafana
 from tests import optional
 
 pytestmark = pytest.mark.needs("grafana")
 
-FILES = sorted((*PROJECT.glob("bi/grafana/*.json"), *PROJECT.glob("bi/prometheus/*.json")))
-DASHBOARDS = {path.stem: json.loads(path.read_text("utf-8")) for path in FILES}
+# As they are in the files: no part of one is a part of another too.
+DASHBOARDS = json.loads(json.dumps(grafana.boards()))
 # Where each type of panel has its options.
 OPTIONS = {"barchart": "BarChart", "stat": "Stat", "table": "Table", "text": "Text", "timeseries": "TimeSeries"}
 RAW = "@grafana/schema/dist/esm/raw"

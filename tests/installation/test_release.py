@@ -56,7 +56,7 @@ def test_a_release_is_the_same_bytes_each_time_and_its_sums_hold(checkout: Path,
     with tarfile.open(tmp_path / "one" / NAMES[2]) as source:
         names = set(source.getnames())
     assert {
-        f"wattledger-{pipelines.__version__}/{folder}" for folder in ("bi/grafana/finance.json", "pyproject.toml")
+        f"wattledger-{pipelines.__version__}/{folder}" for folder in ("bi/charts/finance.yaml", "pyproject.toml")
     } <= names
 
 

@@ -61,7 +61,7 @@ def test_the_wheel_has_the_files_of_the_project_and_no_others(wheel: Path) -> No
         if path.is_file() and not generated & set(path.parts) and path.name != ".user.yml"
     }
     expected |= {f"pipelines/bundled/{path.relative_to(PROJECT)}" for path in PROJECT.glob("docs/**/*.md")}
-    tools = ("grafana", "prometheus", "superset")
+    tools = ("charts", "prometheus")
     of_tools = {path for tool in tools for path in (PROJECT / "bi" / tool).rglob("*") if path.is_file()}
     expected |= {f"pipelines/bundled/{path.relative_to(PROJECT)}" for path in of_tools if path.suffix != ".pyc"}
     assert bundled == {name for name in expected if not name.startswith("pipelines/bundled/docs/decisions/")}

@@ -7,10 +7,10 @@ import re
 
 from pipelines.booking import project
 from pipelines.fleet.places import PROJECT
+from pipelines.publishing.dashboards import charts, grafana
 from pipelines.publishing.workbook.questions import QUESTIONS
 
 PIPELINES = PROJECT / "pipelines"
-BI = PROJECT / "bi"
 METRICS = PROJECT / "bi/metricflow/models"
 SOURCE = re.compile(r"source\('marts', '(\w+)'\)")
 
@@ -37,11 +37,9 @@ def test_each_reader_depends_on_the_marts_that_its_queries_name() -> None:
             "focus_files": {"focus_corrections", "focus_cost_and_usage"},
             "metrics": {name for path in METRICS.glob("*.sql") for name in SOURCE.findall(path.read_text("utf-8"))},
             "history_guard": named_in("publishing/history.py"),
-            "superset_dashboards": {path.stem for path in (BI / "superset" / "datasets").rglob("*.yaml")},
+            "superset_dashboards": set(charts.datasets()),
             "grafana_dashboards": {
-                table
-                for path in (BI / "grafana").glob("*.json")
-                for table in re.findall(r"\b(?:finance|marts)\.(\w+)", path.read_text())
+                table for table in re.findall(r"\b(?:finance|marts)\.(\w+)", json.dumps(grafana.boards()))
             },
         }.items()
     }

@@ -1,10 +1,11 @@
-"""The files of `bi/superset` and `bi/grafana` name tables and columns that there are; the bundle has the right address.
+"""The dashboards name tables and columns that there are; the bundle has the right address.
 
 Quick, without a Superset: what they return is tested by `make test-bi`.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import zipfile
@@ -18,16 +19,16 @@ import pytest
 import yaml
 
 from pipelines.command_line.main import main
-from pipelines.fleet.places import PROJECT
 from pipelines.named_figures.dictionary import HeadlineFigure, figures
-from pipelines.publishing import dashboards
+from pipelines.publishing.dashboards import files as dashboards
+from pipelines.publishing.dashboards import grafana, superset
 from tests.bi.answers import FINANCE, OF_ALL_MONTHS, headed
 from tests.report import publications
 from tests.report.publications import advice
 
-SUPERSET = PROJECT / "bi" / "superset"
-DATASETS = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in sorted(SUPERSET.rglob("datasets/*/*.yaml"))}
-CHARTS = [yaml.safe_load(path.read_text("utf-8")) for path in sorted(SUPERSET.glob("charts/*.yaml"))]
+BUNDLE = superset.bundle("duckdb:////srv/published/wattledger.duckdb")
+DATASETS = {one["table_name"]: one for name, one in BUNDLE.items() if name.startswith("datasets/")}
+CHARTS = [one for name, one in BUNDLE.items() if name.startswith("charts/")]
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,9 @@ def test_each_metric_runs_on_the_published_tables(empty: Path) -> None:
             computed = [one["expression"] for one in dataset["columns"] if one.get("expression")]
             plain = [f'"{one["column_name"]}"' for one in dataset["columns"] if not one.get("expression")]
             table, sums = f"{dataset['schema']}.{name}", [one["expression"] for one in dataset["metrics"]]
+            held = {row[0]: row[1] for row in connection.execute(f"describe {table}").fetchall()}
+            stated = {one["column_name"]: one["type"] for one in dataset["columns"] if not one.get("expression")}
+            assert stated == {column: held[column] for column in stated}, name
             rows = connection.execute(f"select {', '.join(plain + computed)} from {table}")
             assert len(rows.description or ()) == len(dataset["columns"]) > 0, name
             assert rows.fetchall() == [], name
@@ -177,8 +181,7 @@ def test_what_is_in_doubt_is_listed_with_its_amount_in_its_unit(tmp_path: Path) 
 
 def panel_of(board: str, title: str) -> dict[str, Any]:
     """Grafana's panel whose title begins so."""
-    panels = json.loads((PROJECT / f"bi/grafana/{board}.json").read_text("utf-8"))["panels"]
-    (panel,) = [one for one in panels if one.get("title", "").startswith(title)]
+    (panel,) = [one for one in grafana.boards()[board]["panels"] if one.get("title", "").startswith(title)]
     return panel
 
 
@@ -245,7 +248,7 @@ def expression(figure: HeadlineFigure) -> str:
 
 
 def test_the_month_of_finance_is_the_newest_until_another_is_chosen() -> None:
-    board = yaml.safe_load((SUPERSET / "dashboards/finance.yaml").read_text("utf-8"))
+    board = BUNDLE["dashboards/finance.yaml"]
     (month,) = [one for one in board["metadata"]["native_filter_configuration"] if one["name"] == "Month"]
     chosen = {"multiSelect": False, "defaultToFirstItem": True, "sortAscending": False}
     assert chosen.items() <= month["controlValues"].items()
@@ -270,7 +273,7 @@ def test_finance_reads_schema_finance_but_where_a_date_is_the_question() -> None
         "marts.cost_anomalies_daily",
         "marts.cost_daily",
     }
-    panels = json.loads((PROJECT / "bi/grafana/finance.json").read_text("utf-8"))["panels"]
+    panels = grafana.boards()["finance"]["panels"]
     asked = "".join(target["rawSql"] for panel in panels for target in panel.get("targets", []))
     assert set(re.findall(r"\b(?:finance|marts)\.\w+", asked)) == read
 
@@ -296,11 +299,12 @@ def test_an_address_is_read_only_and_in_utc(given: str, address: str) -> None:
 
 def test_the_bundle_takes_an_address_and_a_schema_prefix() -> None:
     password = "a'b\"c\\1: #%40"
-    files = dashboards.files(f"postgresql://bi:{password}@db/ledger", "mine_")
-    assert len(files) == len(CHARTS) + len(DATASETS) + 5
-    database = yaml.safe_load(files["databases/Wattledger.yaml"])
+    (packed,) = dashboards.superset(f"postgresql://bi:{password}@db/ledger", "mine_").values()
+    bundle = zipfile.ZipFile(io.BytesIO(packed))
+    assert len(bundle.namelist()) == len(CHARTS) + len(DATASETS) + 5
+    database = yaml.safe_load(bundle.read("wattledger/databases/Wattledger.yaml"))
     assert database["sqlalchemy_uri"] == f"postgresql://bi:{password}@db/ledger?options=-c%20timezone%3DUTC"
-    assert yaml.safe_load(files["datasets/Wattledger/model_daily.yaml"])["schema"] == "mine_marts"
+    assert yaml.safe_load(bundle.read("wattledger/datasets/Wattledger/model_daily.yaml"))["schema"] == "mine_marts"
 
 
 def test_another_kind_of_database_is_refused() -> None:
@@ -347,9 +351,8 @@ def test_the_dashboards_are_written_for_this_fleet(fleet: Path, monkeypatch: pyt
     ]
     chosen = {"selected": True, "text": "mine_", "value": "mine_"}
     assert (prefix["query"], prefix["current"], prefix["options"]) == ("mine_", chosen, [chosen])
-    as_in_bi = json.loads((PROJECT / "bi" / "grafana" / "finance.json").read_text())
     written = json.loads((folder / "finance.json").read_text())
-    assert {**written, "templating": 0} == {**as_in_bi, "templating": 0}
+    assert {**written, "templating": 0} == {**grafana.boards()["finance"], "templating": 0}
 
     def read(zipped: Path, name: str) -> dict[str, Any]:
         assert zipped.stat().st_mode & 0o077 == 0

@@ -1,4 +1,4 @@
-"""The dashboard's queries and the alert rules of `bi/prometheus`, in a real Prometheus that scrapes `serve`'s page.
+"""The queries of the dashboard today, and the alert rules, in a real Prometheus that scrapes `serve`'s page.
 
 No Grafana is started: its variables are put in by hand. `test_service` asks the same of a whole `serve`.
 """
@@ -19,6 +19,7 @@ import yaml
 
 from pipelines.alarming import alertmanager
 from pipelines.fleet.places import PROJECT
+from pipelines.publishing.dashboards import grafana
 from pipelines.serving import metrics
 from pipelines.serving.web_server import METRICS_TYPE, Answer, WebServer
 from tests import optional
@@ -29,7 +30,7 @@ from tests.waiting import wait_for
 pytestmark = pytest.mark.needs("prometheus")
 
 RULES = sorted((PROJECT / "bi/prometheus").glob("rules*.yml"))
-DASHBOARD = json.loads((PROJECT / "bi/prometheus/today.json").read_text(encoding="utf-8"))
+DASHBOARD = grafana.boards()["today"]
 VARIABLES = {"$fleet": ".*", "$meter_scope": "board"}
 
 

@@ -1,6 +1,6 @@
 """The command `dashboards`: write the dashboards for a BI server into a folder, ready to import.
 
-Keep out what the files have (`pipelines.publishing.dashboards`).
+Keep out what the files have (`bi/charts`, by `pipelines.publishing.dashboards`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 from argparse import Namespace
 
 from pipelines.fleet.fleet_file import Fleet
-from pipelines.publishing import dashboards as written
+from pipelines.publishing.dashboards import files as written
 from pipelines.warehouse.refusals import QuestionError, nothing_published
 
 
