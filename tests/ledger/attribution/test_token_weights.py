@@ -24,9 +24,7 @@ def shared(name: str, *pods: str) -> list[Series]:
     return [(ENERGY, {**labels, **pod(f"w-{of}")}, rising(300_000)) for of in pods]
 
 
-def serves(
-    of: str, model: str, *, output: float, input_: float = 0, running: float | None = None
-) -> list[Series]:
+def serves(of: str, model: str, *, output: float, input_: float = 0, running: float | None = None) -> list[Series]:
     labels = vllm(f"w-{of}", model)
     return [
         (OUTPUT, labels, rising(output)),
