@@ -2,14 +2,14 @@
 -- other: used by int_token_weights and int_attributed_energy.
 
 {# GPU time and joules of a computed input token over those of an output token, by how many requests an engine has at
-   once. Time: DeepSeek-R1 of InferenceX (11 June 2026), solved from prompts of 1,024 and 8,192 tokens of one
+   once. Time: DeepSeek-R1 of InferenceX (11 June 2026), solved from the shapes 1k/1k, 8k/1k and 1k/8k of one
    configuration: median 0.007 at 1, 0.03 at 16, 0.09 at 64, 0.26 at 256, 0.45 at 512; a dense model of 8 billion
    parameters on one H200 (docs/measured.md): 0.017 at 1, 0.09 at 16, 0.25 at 64, 0.41 at 128. The curve runs between
-   them; all but two of 55 configurations and the H200 are within three times of it. Prefill draws more watts: on the H200
-   1.3 times those of decoding. #}
-{% macro input_weight_factors() %}{{ return({'low': 3, 'middle': 1, 'high': 3}) }}{% endmacro %}
-{% macro input_time_weight(concurrency) %}(0.011e0 * power({{ concurrency }}, 0.63e0)){% endmacro %}
-{% macro input_energy_weight(concurrency) %}(0.014e0 * power({{ concurrency }}, 0.63e0)){% endmacro %}
+   them: the H200 is within 2.4 times of it, and of 55 configurations 45 within four times (of six of the others noise is
+   more than the difference). Prefill draws more watts: on the H200 1.3 times those of decoding. #}
+{% macro input_weight_factors() %}{{ return({'low': 4, 'middle': 1, 'high': 4}) }}{% endmacro %}
+{% macro input_time_weight(concurrency) %}(0.009e0 * power({{ concurrency }}, 0.63e0)){% endmacro %}
+{% macro input_energy_weight(concurrency) %}(0.012e0 * power({{ concurrency }}, 0.63e0)){% endmacro %}
 {# Where nobody counts the requests, there may be one or 512; between them 16. #}
 {% macro concurrency_at(end, concurrency) %}
     coalesce({{ concurrency }}, {{ {'low': '1e0', 'middle': '16e0', 'high': '512e0'}[end] }})

@@ -1,8 +1,8 @@
 """What a token weighs where a board is shared: by its class, the requests at once and the model's size.
 
-Each board draws 300 W. With 16 requests at once an input token takes 0.014 × 16^0.63 = 0.080301 of an output token's
-joules, at the ends a third and three times that; of 10 output and 900 input tokens a second 82.27 then weigh, at the
-ends 12.41 (a cache had all input: a tenth) and 226.81; of 90 and 90 they are 97.23, 90.24 and 111.68.
+Each board draws 300 W. With 16 requests at once an input token takes 0.012 × 16^0.63 = 0.06883 of an output token's
+joules, at the ends a quarter and four times that; 10 output and 900 input tokens a second then weigh 71.95, at the ends
+11.55 (a cache had all input: a tenth) and 257.79; 90 and 90 weigh 96.19, at the ends 90.15 and 114.78.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def book(shared_book: Callable[[Shape], Seen]) -> Seen:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        # 82.27 and 97.23 of 179.50. One engine's tokens may weigh twice those of the other, so `rag` has from
-        # 12.41 / (12.41 + 2 × 90.24) = 0.0643 of the board to 226.81 / (226.81 + 111.68 / 2) = 0.8024.
-        ("mixed", [("w-chat", 162.498, 118.202, "low"), ("w-rag", 137.502, 118.202, "low")]),
-        # As above, but both weigh alike: from 12.41 / 102.65 = 0.1209 to 226.81 / 338.49 = 0.6701.
-        ("adapted", [("w-base", 137.502, 101.236, "low"), ("w-lora", 162.498, 101.236, "low")]),
+        # 71.95 and 96.19 of 168.14. One engine's tokens may weigh twice those of the other, so `rag` has from
+        # 11.55 / (11.55 + 2 × 90.15) = 0.0602 of the board to 257.79 / (257.79 + 114.78 / 2) = 0.8179.
+        ("mixed", [("w-chat", 171.632, 117.005, "low"), ("w-rag", 128.368, 117.005, "low")]),
+        # As above, but both weigh alike: from 11.55 / 101.70 = 0.1136 to 257.79 / 372.57 = 0.6919.
+        ("adapted", [("w-base", 128.368, 94.303, "low"), ("w-lora", 171.632, 94.303, "low")]),
         # 70.6 / (70.6 + 8.03) = 0.8979; 3.5 times either way: from 0.7153 to 0.9685.
         ("sizes", [(LARGE, 269.363, 54.785, "medium"), (SMALL, 30.637, 54.785, "low")]),
         # 1 / √1 against 1 / √16; twice either way: from 4 / (4 + 2) to 4 / (4 + 1 / 2).
@@ -100,11 +100,11 @@ def test_a_board_is_shared_by_what_tokens_weigh(book: Seen, name: str, expected:
 
 
 def test_time_is_shared_by_what_tokens_take_of_it(book: Seen) -> None:
-    # 10 + 0.063094 × 900 = 66.78 of it and 90 + 0.063094 × 90 = 95.68.
+    # 10 + 0.051622 × 900 = 56.46 of it and 90 + 0.051622 × 90 = 94.65.
     assert book.query(
         "select engine, round(sum(gpu_seconds)::double / 864) from marts.energy_ledger where meter = 'GPU-w-mixed'"
         " group by 1 order by 1"
-    ) == [("llm/w-chat", 59), ("llm/w-rag", 41)]
+    ) == [("llm/w-chat", 63), ("llm/w-rag", 37)]
 
 
 def test_the_interval_of_a_month_holds_both_ends_of_the_weights(book: Seen) -> None:
