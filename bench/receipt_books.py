@@ -29,9 +29,20 @@ def warehouse(folder: Path) -> duckdb.DuckDBPyConnection:
     return database.connect(path)
 
 
-def book(connection: duckdb.DuckDBPyConnection, intervals: str, cached: float, model: str = "chat") -> None:
-    """The marts that receipts read, of a date on which a model served what the table `intervals` has: joules, computed
-    and output tokens by interval_start_at."""
+def book(
+    connection: duckdb.DuckDBPyConnection,
+    intervals: str,
+    cached: float,
+    model: str = "chat",
+    concurrency: float | None = None,
+) -> None:
+    """What receipts read, of a date on which one engine served a model, with so many requests at once, and used what
+    the table `intervals` has: joules, computed and output tokens by interval_start_at."""
+    engine = f"date '{ON}' as date, 'llm/{model}-0' as engine"
+    connection.execute(f"insert into intermediate.int_claims by name select {engine}, '{model}' as model")
+    connection.execute(
+        f"insert into intermediate.int_token_weights by name select {engine}, $1 as concurrency", [concurrency]
+    )
     place = (
         f"date '{ON}' as date, 'west' as site, 'd' as deployment, '{model}' as model, 'h100' as device_type,"
         " 'board' as meter_scope, 'unified' as role"

@@ -24,7 +24,7 @@ import pandas as pd
 from bench import receipt_books
 from bench.simulated_engine import INTERVAL_SECONDS, Served, drawn_law, serve
 
-COLUMNS = "   n  requests  at once  method  covered  half-width  |error|  moves  realised: covered  moves"
+COLUMNS = "   n  requests  at once  method       covered  half-width  |error|  moves  realised: covered  moves"
 
 
 def priced(folder: Path, served: Served) -> pd.DataFrame:
@@ -58,7 +58,8 @@ def priced(folder: Path, served: Served) -> pd.DataFrame:
         connection.register("requests", requests)
         connection.register("intervals", intervals)
         connection.execute("insert into raw.requests by name select * from requests")
-        receipt_books.book(connection, "intervals", float(served.cached_tokens.sum()))
+        running = concurrency(served.start, served.end)
+        receipt_books.book(connection, "intervals", float(served.cached_tokens.sum()), concurrency=running)
     receipt_books.make(folder)
     with closing(duckdb.connect(str(folder / "warehouse.duckdb"))) as connection:
         assert connection.execute("select count(*) from intermediate.int_broken_receipts").fetchall() == [(0,)]
@@ -77,6 +78,13 @@ def priced(folder: Path, served: Served) -> pd.DataFrame:
         cached=served.cached_tokens / served.input_tokens,
         shape=served.shape,
     )
+
+
+def concurrency(start: np.ndarray, end: np.ndarray) -> float:
+    """How many run at once while any runs, as an engine's gauge has it on average."""
+    last_end = np.maximum.accumulate(end)
+    silent = np.maximum(start[1:] - last_end[:-1], 0).sum()
+    return float((end - start).sum() / (last_end[-1] - start[0] - silent))
 
 
 def _at(seconds: np.ndarray) -> pd.DatetimeIndex:
@@ -142,7 +150,7 @@ def print_truth(folder: Path, seed: int, laws: int, cycles: int) -> None:
         of_all.append(found.assign(law=number))
         error = (found["own"] / found["truth"] - 1).abs().median()
         texts = [
-            f"{number:>4} {len(found):>9,} {found['neighbours'].mean():>8.1f}  {found['method'][0]:<7}",
+            f"{number:>4} {len(found):>9,} {found['neighbours'].mean():>8.1f}  {found['method'][0]:<11}",
             f"{covered(found):>7.3f} {half_width(found):>11.3f} {error:>8.3f} {moves(found):>6.3f}",
             f"{covered(found, 'realised'):>18.3f} {moves(found, 'realised'):>6.2f}",
         ]

@@ -1,15 +1,10 @@
 -- What a receipt's own energy is priced by (docs/receipts.md, decision 0046). The price of a token is the active energy
--- of the lookback over all its tokens, weighed: an output token is 1, a computed input token `input_weight`, a cached
--- one a tenth of that; `context_weight` is the part of an output token's energy that grows with the context which it
--- reads. The receipt is priced with the middle weights; its interval is what the others make of it.
+-- of the lookback over all its tokens, weighed: an output token is 1, a computed input token its weight (by pools of its
+-- own, by an accepted fit, else by the requests at once: macros of token_weights), a cached one a tenth of that;
+-- `context_weight` is the part of an output token's energy that grows with the context which it reads. The receipt is
+-- priced with the middle weights; its interval is what the others make of it.
 
-{# Without pools of their own and without an accepted fit. Of 60 simulated laws (bench/receipt_truth.py) the best weight
-   is 0.003 to 0.2, in half of them 0.015 to 0.05. In 331 published runs of separate pools (InferenceX, 2025 to 2026;
-   8,192 tokens in, 1,024 out) an input token takes 0.03 to 0.21 of the accelerator time of an output token in half of
-   the runs, with pools of whole nodes of which one waits. A list price, 0.25, is a market's. How long a request waits
-   per token does not help: of the laws, the best weight is 0.04 to 35 times that ratio. #}
-{% macro prior_input_weights() %}{{ return(['0.01e0', '0.03e0', '0.1e0']) }}{% endmacro %}
-{# The best of the same laws: 0 to 0.3, in most 0 to 0.1. #}
+{# The best of 60 simulated laws (bench/receipt_truth.py): 0 to 0.3, in most 0 to 0.1. #}
 {% macro context_weights() %}{{ return(['0e0', '0.06e0', '0.15e0']) }}{% endmacro %}
 {# Of an accepted fit: what the fit may miss an interval by (most_fit_error). #}
 {% macro fitted_input_weights() %}

@@ -1,5 +1,5 @@
--- What a token weighs where a board is shared, in output tokens of the engine that moved it, and engines against each
--- other: used by int_token_weights and int_attributed_energy.
+-- What a token weighs, in output tokens of the engine that moved it, and engines against each other where they share a
+-- board: used by int_token_weights, int_attributed_energy and int_receipt_prices.
 
 {# GPU time and joules of a computed input token over those of an output token, by how many requests an engine has at
    once. Time: DeepSeek-R1 of InferenceX (11 June 2026), solved from the shapes 1k/1k, 8k/1k and 1k/8k of one
@@ -7,13 +7,15 @@
    parameters on one H200 (docs/measured.md): 0.017 at 1, 0.09 at 16, 0.25 at 64, 0.41 at 128. The curve runs between
    them: the H200 is within 2.4 times of it, and of 55 configurations 45 within four times (of six of the others noise is
    more than the difference). Prefill draws more watts: on the H200 1.3 times those of decoding. #}
-{% macro input_weight_factors() %}{{ return({'low': 4, 'middle': 1, 'high': 4}) }}{% endmacro %}
 {% macro input_time_weight(concurrency) %}(0.009e0 * power({{ concurrency }}, 0.63e0)){% endmacro %}
 {% macro input_energy_weight(concurrency) %}(0.012e0 * power({{ concurrency }}, 0.63e0)){% endmacro %}
-{# Where nobody counts the requests, there may be one or 512; between them 16. #}
-{% macro concurrency_at(end, concurrency) %}
-    coalesce({{ concurrency }}, {{ {'low': '1e0', 'middle': '16e0', 'high': '512e0'}[end] }})
-{% endmacro %}
+{# Where the requests are not counted, there may be one or 512; between them 16. #}
+{% macro concurrency_at(end, concurrency) %}coalesce({{ concurrency }}, {{ {'low': '1e0', 'middle': '16e0', 'high': '512e0'}[end] }}){% endmacro %}
+{# At an end of its range. Rounded: powers of DuckDB and Spark differ in the last digit. #}
+{% macro input_energy_weight_at(end, concurrency) -%}
+    {%- set factor = {'low': '/ 4', 'middle': '* 1', 'high': '* 4'}[end] -%}
+    round({{ input_energy_weight(concurrency_at(end, concurrency)) }} {{ factor }}, 6)
+{%- endmacro %}
 {# A cached input token is read again, not computed. #}
 {% macro cached_of_computed() %}0.1e0{% endmacro %}
 

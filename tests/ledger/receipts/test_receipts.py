@@ -28,10 +28,12 @@ from tests.planted import (
     plant,
     pod,
     rising,
+    steady,
     vllm,
 )
 
 IDLE_WATTS = 90.0
+RUNNING = "vllm:num_requests_running"
 BEGAN = 3600  # the simulated engine serves from one o'clock
 TODAY = DAY + timedelta(days=1)
 pytestmark = pytest.mark.rest
@@ -54,6 +56,13 @@ def counted(amounts: np.ndarray, per_second: float = 0) -> Samples:
     ]
 
 
+def running(served: Served) -> Samples:
+    """How many of the simulated requests run at each minute."""
+    seconds = np.arange(0, DAY_SECONDS + 1, 60) - BEGAN
+    at_once = np.searchsorted(np.sort(served.start), seconds) - np.searchsorted(np.sort(served.end), seconds)
+    return [(moment(BEGAN + at), float(number)) for at, number in zip(seconds.tolist(), at_once, strict=True)]
+
+
 def series(served: Served) -> Iterator[Series]:
     millijoules = counted(served.interval_joules * 1000, IDLE_WATTS * 1000)
     yield ENERGY, board("GPU-chat", "n-chat", **pod("chat-0")), millijoules
@@ -62,9 +71,11 @@ def series(served: Served) -> Iterator[Series]:
     yield INPUT, vllm("chat-0", "chat"), counted(computed * (1 + share))
     yield "vllm:prompt_tokens_cached_total", vllm("chat-0", "chat"), counted(computed * share)
     yield OUTPUT, vllm("chat-0", "chat"), counted(served.interval_output)
+    yield RUNNING, vllm("chat-0", "chat"), running(served)
     yield ENERGY, board("GPU-plain", "n-plain", **pod("plain-0")), rising(360_000, start=1e9)
     yield INPUT, vllm("plain-0", "plain"), rising(4)
     yield OUTPUT, vllm("plain-0", "plain"), rising(1)
+    yield RUNNING, vllm("plain-0", "plain"), steady(1)
 
 
 def line(
@@ -121,7 +132,7 @@ def book(tmp_path_factory: pytest.TempPathFactory, served: Served) -> Book:
     )
     planted.run()
     kept = replace(planted, fleet=planted.fleet.model_copy(update={"receipts": Receipts(keep=True)}))
-    kept.dbt("run", "--select", "int_phase_fits", "path:models/receipts")
+    kept.dbt("run", "--select", "int_token_weights", "int_phase_fits", "path:models/receipts")
     return kept
 
 
@@ -151,8 +162,8 @@ def test_receipts_hold_what_such_a_request_used_and_do_not_move_with_its_neighbo
 
 def test_a_receipt_follows_from_the_lookbacks_tokens_and_joules(book: Book) -> None:
     """(360 - 90) W all day are 23,328,000 J over 86,400 output and 345,600 input tokens, which the engine does not
-    divide: at 0.03 a token costs 241.071429 J, at 0.01 259.615385 J, at 0.1 192.857143 J. The error is
-    √(0.09² + 0.05²). Of 7,776,000 idle joules a token of 86,400 + 345,600 / 4 carries 45."""
+    divide. With one request at once an input token weighs 0.012, at the ends 0.003 and 0.048: a token costs 257.633588,
+    266.798419 and 226.510067 J. The error is √(0.09² + 0.05²). Of 7,776,000 idle joules a token of 86,400 + 345,600 / 4 carries 45."""
     (found,) = book.query(
         "select own_energy_joules, own_energy_joules_low, own_energy_joules_high, active_floor_energy_joules,"
         " idle_energy_joules, quality, method from intermediate.int_receipts where request_id = 'whole'"
@@ -161,15 +172,15 @@ def test_a_receipt_follows_from_the_lookbacks_tokens_and_joules(book: Book) -> N
     error = (0.09**2 + 0.05**2) ** 0.5
     assert [float(one) for one in joules] == pytest.approx(
         [
-            241.071428571 * 130,
-            259.615384615 * 110 * (1 - error),
-            192.857142857 * 200 * (1 + error),
-            241.071428571 * 100 * 0.69,
+            257.633587786 * 112,
+            266.798418972 * 103 * (1 - error),
+            226.510067114 * 148 * (1 + error),
+            257.633587786 * 100 * 0.69,
             45 * 350,
         ],
         abs=1e-3,
     )
-    assert (quality, method) == ("good", "prior")
+    assert (quality, method) == ("good", "concurrency")
 
 
 def test_what_a_log_lacks_is_in_the_quality_of_the_row(book: Book) -> None:
@@ -177,10 +188,10 @@ def test_what_a_log_lacks_is_in_the_quality_of_the_row(book: Book) -> None:
         "select request_id, quality, round(own_energy_joules)::int from intermediate.int_receipts where model <> 'chat'"
         " order by started_at"
     ) == [
-        ("whole", "good", 31_339),
+        ("whole", "good", 28_855),
         ("twice", "id_twice", 0),
-        ("twice", "good", 31_339),
-        (None, "no_times", 31_339),
+        ("twice", "good", 28_855),
+        (None, "no_times", 28_855),
         ("unknown", "no_tokens", None),
         ("ghost", "not_served", None),
     ]
@@ -195,11 +206,11 @@ def test_receipts_and_balancing_rows_are_the_book(book: Book) -> None:
             f" (select sum({fact}) from marts.model_daily)"
         )
         assert totals[0][0] == totals[0][1] > 0
-    # Of 86,400 output tokens the log has 300, of 345,600 input tokens 3,000: 241.071429 × (86,100 + 0.03 × 342,600).
+    # Of 86,400 output tokens the log has 300, of 345,600 input tokens 3,000: 257.633588 × (86,100 + 0.012 × 342,600).
     assert book.query(
         "select part, round(energy_joules)::int from intermediate.int_receipt_balances where model = 'plain'"
         " and abs(energy_joules) > 1 order by part"
-    ) == [("idle", 7_776_000 - 47_250), ("unlogged", 23_233_982)]
+    ) == [("idle", 7_776_000 - 47_250), ("unlogged", 23_241_435)]
     assert book.query("select * from intermediate.int_broken_receipts") == []
 
 

@@ -6,7 +6,7 @@
 
 with weights as (
 
-    select * from {{ ref('int_token_weights') }}
+    select * from {{ ref('int_token_weights') }} where is_shared
 
 ),
 

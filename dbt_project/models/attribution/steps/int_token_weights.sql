@@ -1,4 +1,5 @@
--- What a token of an engine weighs that shares a board, or serves several models at once: one row per date and engine.
+-- What a token of an engine weighs that shares a board, serves several models at once (`is_shared`) or has receipts: one
+-- row per date and engine.
 -- It is a function of the date's own samples, the fleet file and seeds, so that the order of booking makes no difference.
 with claims as (
 
@@ -6,9 +7,11 @@ with claims as (
         date,
         engine,
         model,
-        models_of_engine
+        models_of_engine,
+        claims_of_day > 1 or models_of_engine > 1 as is_shared
     from {{ ref('int_claims') }}
-    where (claims_of_day > 1 or models_of_engine > 1) and engine not in ({{ unallocated() }}, {{ unknown() }})
+    where engine not in ({{ unallocated() }}, {{ unknown() }})
+        and (claims_of_day > 1 or models_of_engine > 1 or {{ receipts_are_kept() }})
 
 ),
 
@@ -56,6 +59,7 @@ engines as (
         claims.date,
         claims.engine,
         max(claims.models_of_engine) as models_of_engine,
+        max(case when claims.is_shared then 1 else 0 end) = 1 as is_shared,
         -- Several models of one engine are one base model and what is added to it.
         max(sqrt(described.parameters * described.active_parameters) / 1e9) as model_size
     from claims
@@ -121,12 +125,11 @@ final as (
         engines.date,
         engines.engine,
         engines.models_of_engine,
+        engines.is_shared,
         round(engines.model_size, 6) as model_size,
         round(running.concurrency, 3) as concurrency,
-        -- Rounded: powers of DuckDB and Spark differ in the last digit.
-        {% for end, factor in input_weight_factors().items() -%}
-        {% set sign = '/' if end == 'low' else '*' -%}
-        round({{ input_energy_weight(concurrency_at(end, 'running.concurrency')) }} {{ sign }} {{ factor }}, 6) as energy_weight_{{ end }},
+        {% for end in ['low', 'middle', 'high'] -%}
+        {{ input_energy_weight_at(end, 'running.concurrency') }} as energy_weight_{{ end }},
         {% endfor -%}
         round({{ input_time_weight(concurrency_at('middle', 'running.concurrency')) }}, 6) as time_weight
     from engines
