@@ -1,4 +1,4 @@
-"""What `make docs` does beside MkDocs: pages from outside docs/, the page of columns, and links that leave docs/.
+"""What `make docs` does beside MkDocs: pages from outside docs/ and from the code, and links that leave docs/.
 
 Pages are written to be read in the repository, where a link may name any file. On the site a link to another page
 stays a link; one to a file that is no page becomes the file's path. A link to nothing fails the build.
@@ -13,7 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import columns_page
+from markdown.extensions.toc import slugify
 from mkdocs.structure.files import File, InclusionLevel
+
+from pipelines.fleet import keys_page
+from pipelines.troubleshooting import troubleshooting_page
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -40,14 +44,29 @@ logger = logging.getLogger("mkdocs.hooks")
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the pages from outside docs/, and the one of columns."""
+    """Add the pages from outside docs/, the one of columns, and what two pages go on with."""
     for path in ELSEWHERE:
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
     files.append(File.generated(config, COLUMNS, content=columns_page.markdown(MODELS)))
+    for one in (keys_page, troubleshooting_page):
+        short = files.get_file_from_path(one.PATH.name)
+        files.remove(short)
+        files.append(File.generated(config, short.src_uri, content=with_links(one.page())))
     for file in files.documentation_pages():
         if file.src_uri.startswith(UNLISTED):
             file.inclusion = InclusionLevel.NOT_IN_NAV
     return files
+
+
+def with_links(page: str) -> str:
+    """The page; of a name in code font before its first section the section that is called so is a link away."""
+    head, mark, sections = page.partition("\n## ")
+    named = set(re.findall(r"^##+ `?([^`\n]+)`?$", mark + sections, re.MULTILINE))
+
+    def link(found: re.Match[str]) -> str:
+        return f"[{found[0]}](#{slugify(found[1], '-')})" if found[1] in named else found[0]
+
+    return re.sub(r"`([^`\n]+)`", link, head) + mark + sections
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:

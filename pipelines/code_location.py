@@ -73,7 +73,7 @@ def definitions_of(fleet: Fleet) -> dg.Definitions:
     ]
     books = ledger.ledger_assets(fleet, project, _booking_of(fleet), _create_read)
     booked = [
-        invariants.invariant_checks(fleet, project.manifest_path),
+        invariants.invariant_checks(fleet),
         *checks.asset_checks(fleet),
         alarms.drift_alarms(fleet),
         fleet_file_check(fleet),

@@ -266,7 +266,7 @@ def test_every_dbt_data_test_is_a_check_beside_our_own(definitions: dg.Definitio
         for check in definitions.resolve_asset_graph().asset_check_keys
     }
     assert checks >= OWN_CHECKS
-    rules = {invariant.name for invariant in invariants.invariants(project.prepared_project().manifest_path)}
+    rules = {invariant.name for invariant in invariants.invariants()}
     names = {check.partition(":")[2] for check in checks - OWN_CHECKS} - rules
     tests = {node["name"] for node in manifest["nodes"].values() if node["resource_type"] == "test"}
     assert names == tests
@@ -275,7 +275,7 @@ def test_every_dbt_data_test_is_a_check_beside_our_own(definitions: dg.Definitio
 def test_every_invariant_is_a_check_of_its_mart_and_holds_something_back(
     definitions: dg.Definitions, manifest: dict
 ) -> None:
-    rules = invariants.invariants(project.prepared_project().manifest_path)
+    rules = invariants.invariants()
     assert {(invariant.name, invariant.mart) for invariant in rules} == {
         ("accounts_add_up_to_energy", "energy_ledger"),
         ("dates_have_one_row_per_key", "held_back_dates"),

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipelines.fleet import keys_page
 from pipelines.fleet.places import PROJECT
+from pipelines.troubleshooting import troubleshooting_page
 from tests.models import finance, mart_entries, marts
 
 DOCS = PROJECT / "docs"
@@ -24,6 +26,8 @@ PAGES = sorted(
         *(PROJECT / folder / "README.md" for folder in ("bi", "fleets", "dbt_project/seeds", "dbt_project/models")),
     ]
 )
+# Pages that go on from the code, on the site and in `wattledger help`.
+WRITTEN_ON = {one.PATH: one.page() for one in (keys_page, troubleshooting_page)}
 MARTS = marts()
 # Pages of sources all have one form, which their list explains; bench.md is what a command printed.
 OPENED = [
@@ -44,13 +48,18 @@ DIALECT = (
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
+def without_code(text: str) -> str:
+    return re.sub(r"^ *```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
 def text_of(page: Path) -> str:
-    """The page without its blocks of code."""
-    return re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    """The whole page without its blocks of code."""
+    return without_code(WRITTEN_ON.get(page) or page.read_text(encoding="utf-8"))
 
 
 def anchors_of(page: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.*)$", text_of(page), re.MULTILINE)
+    """Where a link may lead, in the repository too: to headings of the page as git has it."""
+    headings = re.findall(r"^#+ (.*)$", without_code(page.read_text(encoding="utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 

@@ -98,6 +98,7 @@ PACKAGES = {
         "upkeep",
     },
     "today": {"fleet", "warehouse", "landing", "booking", "named_figures"},
+    "troubleshooting": {"fleet", "warehouse", "landing", "publishing", "booking", "upkeep"},
     "discovery": {"fleet", "warehouse", "today", "named_figures"},
     "serving": {"fleet", "warehouse", "publishing", "report", "upkeep", "code_location", "today", "named_figures"},
     "command_line": {
@@ -115,8 +116,8 @@ PACKAGES = {
         "today",
         "discovery",
         "serving",
+        "troubleshooting",
     },
-    "troubleshooting": {"fleet", "warehouse", "landing", "publishing", "booking", "code_location"},
     "definitions": {"code_location"},
     "__main__": {"process_exit", "command_line"},
 }

@@ -16,7 +16,7 @@ from pipelines.fleet.targets.alarm_rules import Kind
 
 RUN: Kind = "run"
 RUN_REMEDY = (
-    "do what the line names (docs/troubleshooting.md has each); the next run books what is due. What was published"
+    "do what the line names (`wattledger help NAME` has each); the next run books what is due. What was published"
     " before stays"
 )
 # Checks of which `ledger_alarms` has each row as an alarm of its own.

@@ -7,19 +7,19 @@ there, with its mart in `meta`. Keep out conditions of one board, window or pric
 """
 
 import ast
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import dagster as dg
 import duckdb
+import yaml
 
 from pipelines.fleet.fleet_file import Fleet
+from pipelines.fleet.places import DBT_PROJECT
 from pipelines.warehouse import database, findings
 from pipelines.warehouse.asset_keys import asset_key
 
-SCHEMA = "invariants"
+_BALANCE = DBT_PROJECT / "models" / "balance"
 GATHERING = ("held_back_dates", "held_back_tables", "int_failed_entities")
 ROWS_SHOWN = 50
 
@@ -53,26 +53,26 @@ class Broken(NamedTuple):
         return f"{when}marts.{self.table}, {self.row_key}: {what}"
 
 
-def invariants(manifest: Path) -> list[Invariant]:
-    """The invariants of the parsed dbt project, by name."""
-    nodes = [*json.loads(manifest.read_text(encoding="utf-8"))["nodes"].values()]
-    rules = [node for node in nodes if node["resource_type"] == "model" and node["schema"] == SCHEMA]
-    remedies = {name: remedy for node in nodes if node["name"] in GATHERING for name, remedy in _remedies(node).items()}
+def invariants() -> list[Invariant]:
+    """The invariants of the dbt project, by name, as its files have them."""
+    stated = yaml.safe_load((_BALANCE / "invariants" / "invariants.yml").read_text(encoding="utf-8"))
+    remedies = {name: remedy for model in GATHERING for name, remedy in _remedies(model).items()}
     return sorted(
         Invariant(law["name"], law["description"], law["config"]["meta"]["asset"], remedies[law["name"]])
-        for law in rules
+        for law in stated["models"]
     )
 
 
-def _remedies(model: dict[str, Any]) -> dict[str, str]:
+def _remedies(model: str) -> dict[str, str]:
     """Invariant -> what to do, as the model that gathers their rows hands it to `broken_rows`."""
-    argument = model["raw_code"].partition("broken_rows(")[2].partition(") }}")[0]
+    (path,) = _BALANCE.rglob(f"{model}.sql")
+    argument = path.read_text(encoding="utf-8").partition("broken_rows(")[2].partition(") }}")[0]
     return dict(ast.literal_eval(argument))
 
 
-def invariant_checks(fleet: Fleet, manifest: Path) -> dg.AssetChecksDefinition:
+def invariant_checks(fleet: Fleet) -> dg.AssetChecksDefinition:
     """All invariants in one step, each a check of its mart. None blocks: the dates that break one are held back."""
-    rules = {dg.AssetCheckKey(asset_key(fleet, "marts", law.mart), law.name): law for law in invariants(manifest)}
+    rules = {dg.AssetCheckKey(asset_key(fleet, "marts", law.mart), law.name): law for law in invariants()}
 
     @dg.multi_asset_check(
         name="invariants",

@@ -12,7 +12,7 @@ from datetime import date
 
 import dagster as dg
 
-from pipelines.booking import project, upgrades
+from pipelines.booking import upgrades
 from pipelines.fleet.fleet_file import Fleet
 from pipelines.warehouse import database, sealed_dates, settings
 from pipelines.warehouse.asset_keys import asset_key
@@ -39,6 +39,8 @@ def settings_check(fleet: Fleet) -> dg.AssetChecksDefinition:
     def check() -> dg.AssetCheckResult:
         """Every booked date that is not sealed was booked with today's method, formulas, seeds, fleet file and grid
         values."""
+        from pipelines.booking import project  # noqa: PLC0415 (dbt: seconds that `wattledger help` need not wait)
+
         with (
             database.writing(fleet.warehouse, CHECK),
             database.connect(fleet.warehouse) as connection,

@@ -94,7 +94,7 @@ def text(name: str, found: Recognised, target: Path) -> str:
     head = {"fleet": name}
     lines = [
         FIRST_LINE,
-        "# Written by `wattledger discover`. Every key: docs/fleet_file.md.",
+        "# Written by `wattledger discover`. Every key: wattledger help fleet_file.",
         yaml.safe_dump(head, sort_keys=False).rstrip(),
         "",
     ]

@@ -47,7 +47,7 @@ def fleet_text(
         "\n".join(
             [
                 f"# yaml-language-server: $schema={SCHEMA}",
-                f"# Written by `wattledger discover` on {found.at:%Y-%m-%d}. Every key: docs/fleet_file.md.",
+                f"# Written by `wattledger discover` on {found.at:%Y-%m-%d}. Every key: wattledger help fleet_file.",
                 f"fleet: {name}",
                 "",
                 *_period(found),

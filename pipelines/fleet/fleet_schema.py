@@ -39,7 +39,7 @@ def fleet_schema() -> dict[str, Any]:
 
 @cache
 def meanings() -> dict[str, Any]:
-    """The file of texts: which keys matter first, what each key means, and an example of each key of the file."""
+    """The file of texts: what each key means, and an example of each key of the file."""
     held: dict[str, Any] = yaml.safe_load(MEANINGS.read_text(encoding="utf-8"))
     return held
 

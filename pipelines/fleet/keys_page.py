@@ -1,4 +1,5 @@
-"""Writes docs/fleet_file.md from the models and `key_meanings.yml`: `python -m pipelines.fleet.keys_page`.
+"""The page of every key, which `make docs` and `wattledger help` show: docs/fleet_file.md, which is written by hand,
+and after it the models with the texts of `key_meanings.yml`.
 
 Add here what the page shows of every key. Keep out what single keys mean: key_meanings.yml.
 """
@@ -17,7 +18,6 @@ from pipelines.fleet.fleet_schema import NOT_KEYS, docstring, fleet_schema, mean
 from pipelines.fleet.places import PROJECT
 
 PATH: Path = PROJECT / "docs" / "fleet_file.md"
-_FIRST = "## The ten that matter first"
 _TABLE = "| key | what it holds | default | meaning |\n|---|---|---|---|"
 _TYPES = {
     "string": "text",
@@ -30,24 +30,15 @@ _TYPES = {
 _BOUNDS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
 
 
-def page(held: str) -> str:
-    """The page, whose part before the ten keys is written by hand and stays."""
-    head, _, _ = held.partition(_FIRST)
-    first = [f"| {', '.join(f'`{key}`' for key in one[0].split(', '))} | {', '.join(one[1:])} |" for one in _first()]
-    ten = "\n".join([_FIRST, "", "| key | why |", "|---|---|", *first])
-    return "\n\n".join([f"{head}{ten}", *_sections()]) + "\n"
-
-
-def _first() -> list[list[str]]:
-    listed: list[list[str]] = meanings()["first"]
-    return listed
+def page() -> str:
+    """The page as Markdown."""
+    return "\n\n".join([PATH.read_text(encoding="utf-8").rstrip(), *_sections()]) + "\n"
 
 
 def _sections() -> Iterator[str]:
     schema = fleet_schema()
     shown: dict[type[BaseModel], str] = {}
     yield "## The file itself"
-    yield _example("Fleet")
     yield _table(Fleet, schema, shown)
     for key, field in Fleet.model_fields.items():
         parts = list(parts_named(field.annotation))
@@ -145,7 +136,3 @@ def _cell(text: str) -> str:
 
 def _example(key: str) -> str:
     return f"```yaml\n{meanings()['examples'][key].rstrip()}\n```"
-
-
-if __name__ == "__main__":
-    PATH.write_text(page(PATH.read_text(encoding="utf-8")), encoding="utf-8")

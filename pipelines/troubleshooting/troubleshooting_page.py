@@ -1,11 +1,11 @@
-"""Writes docs/troubleshooting.md: `python -m pipelines.troubleshooting.troubleshooting_page`.
+"""The page of what an operator may see, which `make docs` and `wattledger help` show: docs/troubleshooting.md, which is
+written by hand, and after it every check and message.
 
 Add here what the page shows of every entry. Keep out which entries there are, and in which order: sections.yml.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,24 +19,12 @@ from pipelines.troubleshooting.code_messages import messages
 
 PATH: Path = PROJECT / "docs" / "troubleshooting.md"
 SECTIONS = Path(__file__).with_name("sections.yml")
-_TABLE = "| what you see | look at |\n|---|---|"
 
 
-def page(held: str) -> str:
-    """The page, whose part before the table of symptoms is written by hand and stays."""
-    stated: dict[str, Any] = yaml.safe_load(SECTIONS.read_text(encoding="utf-8"))
-    head, _, _ = held.partition(_TABLE)
-    body = list(_sections(stated["sections"], all_checks()))
-    headings = {text.removeprefix("### ") for text in body if text.startswith("### ")}
-    rows = [_symptom(one["see"], one["look"], headings) for one in stated["symptoms"]]
-    return "\n\n".join(["\n".join([f"{head}{_TABLE}", *rows]), *body]) + "\n"
-
-
-def _symptom(see: str, look: list[str], headings: set[str]) -> str:
-    if missing := set(look) - headings:
-        raise LookupError(f"{see}: no entry is called {', '.join(sorted(missing))}: correct it in sections.yml")
-    links = [f"[{f'`{name}`' if _is_check(name) else name}](#{_anchor(name)})" for name in look]
-    return f"| {see} | {', '.join(links)} |"
+def page() -> str:
+    """The page as Markdown."""
+    sections = yaml.safe_load(SECTIONS.read_text(encoding="utf-8"))["sections"]
+    return "\n\n".join([PATH.read_text(encoding="utf-8").rstrip(), *_sections(sections, all_checks())]) + "\n"
 
 
 def _sections(sections: list[dict[str, Any]], checks: Mapping[str, Check]) -> Iterator[str]:
@@ -79,15 +67,3 @@ def _of_check(check: Check) -> Iterator[str]:
 def _ranges() -> str:
     rows = [f"| `{one.key}` | {f'{one.low:g} to {one.high:g} {one.unit}'.strip()} | {one.hint} |" for one in RANGES]
     return "\n".join(["| key | usual | note |", "|---|---|---|", *rows])
-
-
-def _is_check(name: str) -> bool:
-    return " " not in name
-
-
-def _anchor(heading: str) -> str:
-    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
-
-
-if __name__ == "__main__":
-    PATH.write_text(page(PATH.read_text(encoding="utf-8")), encoding="utf-8")

@@ -40,7 +40,7 @@ FAILED = Outcome(
 )
 GOOD = Outcome(NIGHT, is_success=True, checks=(replace(SILENT, passed=True, text=""),), remedies={})
 RUN_REMEDY = (
-    "do what the line names (docs/troubleshooting.md has each); the next run books what is due. What was published"
+    "do what the line names (`wattledger help NAME` has each); the next run books what is due. What was published"
     " before stays"
 )
 

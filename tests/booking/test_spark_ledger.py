@@ -17,7 +17,6 @@ import yaml
 from pipelines.booking import dbt_run, upgrades
 from pipelines.booking.alarms import ALARMS
 from pipelines.booking.invariants import invariants
-from pipelines.booking.project import prepared_project
 from pipelines.code_location import JOB, definitions_of
 from pipelines.fleet.fleet_file import Fleet, load_fleet
 from pipelines.fleet.places import DBT_PROJECT
@@ -129,7 +128,7 @@ def materialize(fleet: Fleet, *assets: dg.AssetKey) -> dg.ExecuteInProcessResult
 
 def checks(result: dg.ExecuteInProcessResult) -> list[tuple[str, bool, str]]:
     """The results of the dbt tests; the alarms do not run here."""
-    ours = {alarm.name for alarm in ALARMS} | {law.name for law in invariants(prepared_project().manifest_path)}
+    ours = {alarm.name for alarm in ALARMS} | {law.name for law in invariants()}
     found = [one for one in result.get_asset_check_evaluations() if one.check_name not in ours]
     return [(one.check_name, one.passed, one.severity.value) for one in found]
 

@@ -1,6 +1,7 @@
 """The command `help`: what the pages have on a check, a key of the fleet file, a figure, a column, or a whole page.
 
-Messages name pages; a wheel has them beside the package. Keep out what the pages have.
+Messages name pages; a wheel has them beside the package. Two of them go on from the code, here as on the site: a wheel
+needs no copy of what the code has. Keep out what the pages have.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+from pipelines.fleet import keys_page
 from pipelines.fleet.places import PROJECT
+from pipelines.troubleshooting import troubleshooting_page
 from pipelines.warehouse.refusals import QuestionError
 
 DOCS = PROJECT / "docs"
 # The pages that are looked at first; the others follow.
 FIRST = ("troubleshooting.md", "figures.md", "fleet_file.md", "glossary.md", "tables.md")
+_WRITTEN_ON = {one.PATH: one.page for one in (keys_page, troubleshooting_page)}
 # Of a name with its own part, such as source_cluster_answers, the page has source_NAME_answers.
 _PART = "NAME"
 _HEADING = re.compile(r"(#+) (.*)")
@@ -27,7 +31,7 @@ def help_on(word: str) -> int:
     """Print the page, or each section and row about a word. QuestionError with the nearest words of an unknown one."""
     page = DOCS / f"{word.removeprefix('docs/').removesuffix('.md')}.md"
     if page.is_relative_to(DOCS) and ".." not in word and page.is_file():
-        print(page.read_text(encoding="utf-8").rstrip())
+        print(_text(page).rstrip())
         return 0
     pages = [DOCS / name for name in FIRST]
     pages += sorted({*DOCS.rglob("*.md")} - {*pages, *(DOCS / "decisions").rglob("*")})
@@ -42,10 +46,14 @@ def help_on(word: str) -> int:
     return 0
 
 
+def _text(path: Path) -> str:
+    return _WRITTEN_ON[path]() if path in _WRITTEN_ON else path.read_text(encoding="utf-8")
+
+
 def _sections(path: Path) -> Iterator[tuple[str, str]]:
     """Name and text of each section below the page's title, without its subsections, and of each row of a table that
     begins with a name."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = _text(path).splitlines()
     heads = [(n, found) for n, line in enumerate(lines) if (found := _HEADING.fullmatch(line)) and len(found[1]) > 1]
     for (start, head), (end, _) in pairwise([*heads, (len(lines), None)]):
         yield head[2] if head else "", "\n".join(lines[start:end]).rstrip()
