@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import importlib
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
 
-from pipelines.fleet import keys_page
+from pipelines.command_line.upkeep_commands.help_command import whole
 from pipelines.fleet.places import PROJECT
-from pipelines.troubleshooting import troubleshooting_page
 from tests.models import finance, mart_entries, marts
 
 DOCS = PROJECT / "docs"
@@ -26,8 +26,6 @@ PAGES = sorted(
         *(PROJECT / folder / "README.md" for folder in ("bi", "fleets", "dbt_project/seeds", "dbt_project/models")),
     ]
 )
-# Pages that go on from the code, on the site and in `wattledger help`.
-WRITTEN_ON = {one.PATH: one.page() for one in (keys_page, troubleshooting_page)}
 MARTS = marts()
 # Pages of sources all have one form, which their list explains; bench.md is what a command printed.
 OPENED = [
@@ -52,9 +50,9 @@ def without_code(text: str) -> str:
     return re.sub(r"^ *```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
+@cache
 def text_of(page: Path) -> str:
-    """The whole page without its blocks of code."""
-    return without_code(WRITTEN_ON.get(page) or page.read_text(encoding="utf-8"))
+    return without_code(whole(page))
 
 
 def anchors_of(page: Path) -> set[str]:

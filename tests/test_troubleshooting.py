@@ -40,9 +40,9 @@ def test_the_checks_are_those_of_a_run(checks: dict[str, Check], tmp_path: Path)
     specs = {PLACEHOLDER.sub("NAME", key.name): graph.get_check_spec(key) for key in sorted(graph.asset_check_keys)}
     assert checks.keys() == specs.keys()
     for name, spec in specs.items():
-        check = checks[name]
+        check, has = checks[name], spec.metadata
         assert check.table in ("TABLE", table_of(spec.asset_key)), name
-        assert (check.expected, check.remedy) == (spec.metadata.get("expected", ""), spec.metadata["remedy"]), name
+        assert (check.expected, check.remedy) == (has.get("expected", ""), has["remedy"]), name
         text = PLACEHOLDER.sub("NAME", " ".join((spec.description or "").split()))
         assert text.endswith(re.split("KIND|FILES", check.description)[-1]), name
 

@@ -87,6 +87,7 @@ def test_the_wheel_books_from_a_disk_that_is_read_only(product: Installed, tmp_p
     query = f"select {columns} from marts.model_daily where model = 'm'"
     found = product.run("sql", query, "--format", "json", "--fleet", str(fleet))
     assert json.loads(found.stdout) == [{"j": 36.0, "joules": 31_104_000, "output_tokens": 864_000}]
+    assert "### nodes_have_one_name" in product.run("help", "nodes_have_one_name").stdout
     written = product.run("report", "--fleet", str(fleet))
     assert Path(written.stdout.strip()).read_text(encoding="utf-8").startswith("<!doctype html>")
 

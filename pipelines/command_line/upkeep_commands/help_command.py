@@ -31,7 +31,7 @@ def help_on(word: str) -> int:
     """Print the page, or each section and row about a word. QuestionError with the nearest words of an unknown one."""
     page = DOCS / f"{word.removeprefix('docs/').removesuffix('.md')}.md"
     if page.is_relative_to(DOCS) and ".." not in word and page.is_file():
-        print(_text(page).rstrip())
+        print(whole(page).rstrip())
         return 0
     pages = [DOCS / name for name in FIRST]
     pages += sorted({*DOCS.rglob("*.md")} - {*pages, *(DOCS / "decisions").rglob("*")})
@@ -46,14 +46,15 @@ def help_on(word: str) -> int:
     return 0
 
 
-def _text(path: Path) -> str:
+def whole(path: Path) -> str:
+    """The page, with what it goes on with from the code."""
     return _WRITTEN_ON[path]() if path in _WRITTEN_ON else path.read_text(encoding="utf-8")
 
 
 def _sections(path: Path) -> Iterator[tuple[str, str]]:
     """Name and text of each section below the page's title, without its subsections, and of each row of a table that
     begins with a name."""
-    lines = _text(path).splitlines()
+    lines = whole(path).splitlines()
     heads = [(n, found) for n, line in enumerate(lines) if (found := _HEADING.fullmatch(line)) and len(found[1]) > 1]
     for (start, head), (end, _) in pairwise([*heads, (len(lines), None)]):
         yield head[2] if head else "", "\n".join(lines[start:end]).rstrip()
