@@ -49,9 +49,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
     files.append(File.generated(config, COLUMNS, content=columns_page.markdown(MODELS)))
     for one in (keys_page, troubleshooting_page):
-        short = files.get_file_from_path(one.PATH.name)
-        files.remove(short)
-        files.append(File.generated(config, short.src_uri, content=with_links(one.page())))
+        files.remove(files.get_file_from_path(one.PATH.name))
+        files.append(File.generated(config, one.PATH.name, content=with_links(one.page())))
     for file in files.documentation_pages():
         if file.src_uri.startswith(UNLISTED):
             file.inclusion = InclusionLevel.NOT_IN_NAV
