@@ -13,7 +13,7 @@ from pipelines.command_line.main import main
         ("nodes_have_one_name", "docs/troubleshooting.md", "### nodes_have_one_name"),
         ("source_cluster_answers", "docs/troubleshooting.md", "### source_NAME_answers"),
         ("known_cost_usd", "docs/figures.md", "## known_cost_usd"),
-        ("host_watts", "docs/fleet_file.md", "| `host_watts` |"),
+        ("tariff", "docs/fleet_file.md", "### `sites[].tariff[]`"),
     ],
 )
 def test_a_word_has_its_section(capsys: pytest.CaptureFixture[str], word: str, page: str, text: str) -> None:

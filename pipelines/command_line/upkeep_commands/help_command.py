@@ -62,5 +62,7 @@ def _sections(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _is(name: str, word: str) -> bool:
-    pattern = re.escape(name.strip("`")).replace(_PART, r"\w+")
-    return re.fullmatch(pattern, word, re.IGNORECASE) is not None
+    """Whether a heading or row is about a word: of `sites[].tariff[]` its last key is one, too."""
+    plain = re.sub(r"`( of kind .*)?|\[\]", "", name)
+    pattern = re.escape(plain).replace(_PART, r"\w+")
+    return re.fullmatch(f"{pattern}|{re.escape(plain.rpartition('.')[2])}", word, re.IGNORECASE) is not None
