@@ -1,5 +1,7 @@
-"""What else a request could have been charged by (docs/decisions/0046): `python -m bench.receipt_alternatives --seed 1`
-prints how far each estimate moves with a request's neighbours, and how far it is off.
+"""What else a request could have been charged by (docs/decisions/README.md, 0046).
+
+`python -m bench.receipt_alternatives --seed 1` prints how far each estimate moves with a request's neighbours, and how
+far it is off.
 
 Add an estimate here that is proposed. Keep out the one that the product uses: its row is a plain price per token
 of the same total, so that all four are compared alike (`receipt_truth` runs the product's own).

@@ -37,7 +37,7 @@ ELSEWHERE = (
     "dbt_project/models/README.md",
 )
 # Reached from the page that lists them, so the menu need not.
-UNLISTED = ("sources/", "decisions/0")
+UNLISTED = "sources/"
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 
 logger = logging.getLogger("mkdocs.hooks")

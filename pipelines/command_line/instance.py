@@ -1,9 +1,9 @@
 """Which Dagster instance a fleet uses, and the UI on it: its folder, its code locations, its port, its schedule.
 
 A fleet has an instance of its own, data/<fleet>/.dagster; one UI on several fleets has one instance, in which keys
-begin with the fleet (docs/decisions/0009). Add here what a person's own machine needs to run Dagster. Keep out what
-Dagster loads: that is `pipelines.code_location`. Nothing here imports Dagster at the top: checking a fleet file should
-not pay for it.
+begin with the fleet (docs/decisions/README.md, 0009). Add here what a person's own machine needs to run Dagster. Keep
+out what Dagster loads: that is `pipelines.code_location`. Nothing here imports Dagster at the top: checking a fleet
+file should not pay for it.
 """
 
 from __future__ import annotations

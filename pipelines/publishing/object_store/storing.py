@@ -2,7 +2,7 @@
 
 Files are never changed and only deleted when no publication that is kept has them, so a reader who holds a manifest
 reads one publication, whatever is published meanwhile; `latest.json` is written last
-(docs/decisions/0025-publication-to-an-object-store.md). Add here what is written, and when. Keep out what a file holds
+(docs/decisions/README.md, 0025). Add here what is written, and when. Keep out what a file holds
 (`table_files`) and how the store is reached (`place`).
 
     latest.json                                         each table's files, columns and version: one publication

@@ -2,7 +2,7 @@
 
 Rows are deleted and inserted, tables are never swapped: so a session with an open connection sees the old publication
 or the new one, a transaction that began before sees the old one to its end, and no reader waits
-(docs/decisions/0023-publication-to-postgresql.md). Add here what is loaded, and when. Keep out what a table looks like
+(docs/postgresql.md). Add here what is loaded, and when. Keep out what a table looks like
 (`tables`) and what is ours there (`registry`).
 """
 

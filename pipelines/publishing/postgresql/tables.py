@@ -46,7 +46,7 @@ _TYPES = {
     "VARCHAR": TEXT,
 }
 # Tables of intervals have no key: of a big fleet it would take longer to load than their rows
-# (docs/decisions/0023-publication-to-postgresql.md). That no row is there twice is an invariant of the ledger.
+# (docs/postgresql.md). That no row is there twice is an invariant of the ledger.
 INTERVAL = "interval_start_at"
 # Tables that a publication makes, and those that Python computes; the marts have their grain in the project.
 _OWN_GRAINS = {

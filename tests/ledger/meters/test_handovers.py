@@ -237,7 +237,7 @@ def test_after_a_fall_in_the_gap_the_gauge_is_booked(book: Book) -> None:
         near(joules) for joules in (HOUR_JOULES, HOUR_JOULES, HOUR_JOULES, 0, HOUR_JOULES, HOUR_JOULES)
     ]
     assert words(book, "GPU-fall", 10, 12) == {"gauge"}
-    # Its twin has no gauge: what it shows after the fall was drawn since the last sample (decision 0002).
+    # Its twin has no gauge: what it shows after the fall was drawn since the last sample (docs/method.md).
     assert [hours(book, "GPU-fall-alone")[hour] for hour in range(10, 14)] == [near(2 * HOUR_JOULES / 4)] * 4
 
 
