@@ -163,7 +163,8 @@ def test_receipts_hold_what_such_a_request_used_and_do_not_move_with_its_neighbo
 def test_a_receipt_follows_from_the_lookbacks_tokens_and_joules(book: Book) -> None:
     """(360 - 90) W all day are 23,328,000 J over 86,400 output and 345,600 input tokens, which the engine does not
     divide. With one request at once an input token weighs 0.012, at the ends 0.003 and 0.048: a token costs 257.633588,
-    266.798419 and 226.510067 J. The error is √(0.09² + 0.05²). Of 7,776,000 idle joules a token of 86,400 + 345,600 / 4 carries 45."""
+    266.798419 and 226.510067 J. The error is √(0.09² + 0.05²). Of 7,776,000 idle joules a token of
+    86,400 + 345,600 / 4 carries 45."""
     (found,) = book.query(
         "select own_energy_joules, own_energy_joules_low, own_energy_joules_high, active_floor_energy_joules,"
         " idle_energy_joules, quality, method from intermediate.int_receipts where request_id = 'whole'"
