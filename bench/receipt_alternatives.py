@@ -17,7 +17,8 @@ import pandas as pd
 
 from bench.simulated_engine import INTERVAL_SECONDS, Served, drawn_law, serve
 
-INPUT_WEIGHT, FLOOR_RATIO = 0.03, 0.69  # of the active energy, as the product states them
+# The input's weight is the product's at four requests at once; the floor is a part of the active energy.
+INPUT_WEIGHT, FLOOR_RATIO = 0.03, 0.69
 
 
 def estimates(served: Served) -> dict[str, np.ndarray]:

@@ -10,7 +10,9 @@
 {% macro input_time_weight(concurrency) %}(0.009e0 * power({{ concurrency }}, 0.63e0)){% endmacro %}
 {% macro input_energy_weight(concurrency) %}(0.012e0 * power({{ concurrency }}, 0.63e0)){% endmacro %}
 {# Where the requests are not counted, there may be one or 512; between them 16. #}
-{% macro concurrency_at(end, concurrency) %}coalesce({{ concurrency }}, {{ {'low': '1e0', 'middle': '16e0', 'high': '512e0'}[end] }}){% endmacro %}
+{% macro concurrency_at(end, concurrency) -%}
+    coalesce({{ concurrency }}, {{ {'low': '1e0', 'middle': '16e0', 'high': '512e0'}[end] }})
+{%- endmacro %}
 {# At an end of its range. Rounded: powers of DuckDB and Spark differ in the last digit. #}
 {% macro input_energy_weight_at(end, concurrency) -%}
     {%- set factor = {'low': '/ 4', 'middle': '* 1', 'high': '* 4'}[end] -%}
