@@ -1,5 +1,6 @@
 -- What a token weighs, in output tokens of the engine that moved it, and engines against each other where they share a
--- board: used by int_token_weights, int_attributed_energy and int_receipt_prices.
+-- board: used by int_token_weights, int_attributed_energy, int_receipt_prices and
+-- tenant_usage_daily.
 
 {# GPU time and joules of a computed input token over those of an output token, by how many requests an engine has at
    once. Time: DeepSeek-R1 of InferenceX (11 June 2026), solved from the shapes 1k/1k, 8k/1k and 1k/8k of one

@@ -130,6 +130,10 @@ followed as (
         used.site || ' | ' || used.model as model_key,
         {{ exact('cast(used.energy_joules as double) * ' ~ ratio('month_days.facility_energy_kwh', 'month_days.energy_joules')) }}
         as facility_energy_kwh,
+        {% for end in ['low', 'high'] -%}
+        cast(coalesce(used.energy_joules_at_{{ end }}_weight, used.energy_joules) as double)
+            * {{ ratio('month_days.facility_energy_kwh', 'month_days.energy_joules') }} as {{ end }}_weight_kwh,
+        {% endfor -%}
         {{ exact(
             'cast(used.energy_joules as double) * coalesce(market_ratios.month_ratio, 1) * '
                 ~ ratio('days.market_gco2e', 'month_days.energy_joules')
@@ -163,9 +167,34 @@ footprints as (
         marts_key,
         max(model_key) as model_key,
         case when count(facility_energy_kwh) = count(*) then {{ exact_sum('facility_energy_kwh') }} end as facility_energy_kwh,
+        {% for end in ['low', 'high'] -%}
+        {{ ratio('sum(' ~ end ~ '_weight_kwh)', 'sum(facility_energy_kwh)') }} as {{ end }}_weight_ratio,
+        {% endfor -%}
         case when count(market_gco2e) = count(*) then {{ exact('cast(sum(market_gco2e) as double) / 1000') }} end as market_kgco2e
     from followed
     group by month, marts_key
+
+),
+
+-- What the meters leave open, and what the weights do.
+widened as (
+
+    select
+        footprints.*,
+        {% for figure in ['facility_energy_kwh', 'location_kgco2e'] -%}
+        case
+            when intervals.{{ figure }}_low_ratio is not null then greatest(1 - sqrt(
+                power(1 - intervals.{{ figure }}_low_ratio, 2)
+                + power(1 - least(low_weight_ratio, high_weight_ratio, 1), 2)
+            ), 0)
+        end as {{ figure }}_low_ratio,
+        1 + sqrt(
+            power(intervals.{{ figure }}_high_ratio - 1, 2)
+            + power(greatest(low_weight_ratio, high_weight_ratio, 1) - 1, 2)
+        ) as {{ figure }}_high_ratio{{ ',' if not loop.last }}
+        {% endfor %}
+    from footprints
+    left join intervals on footprints.month = intervals.month and footprints.model_key = intervals.marts_key
 
 ),
 
@@ -247,13 +276,13 @@ in_usd as (
         known.cached_input_tokens,
         known.output_tokens,
         known.energy_kwh,
-        footprints.facility_energy_kwh,
-        footprints.facility_energy_kwh * intervals.facility_energy_kwh_low_ratio as facility_energy_kwh_low,
-        footprints.facility_energy_kwh * intervals.facility_energy_kwh_high_ratio as facility_energy_kwh_high,
+        widened.facility_energy_kwh,
+        widened.facility_energy_kwh * widened.facility_energy_kwh_low_ratio as facility_energy_kwh_low,
+        widened.facility_energy_kwh * widened.facility_energy_kwh_high_ratio as facility_energy_kwh_high,
         known.location_kgco2e,
-        known.location_kgco2e * intervals.location_kgco2e_low_ratio as location_kgco2e_low,
-        known.location_kgco2e * intervals.location_kgco2e_high_ratio as location_kgco2e_high,
-        footprints.market_kgco2e,
+        known.location_kgco2e * widened.location_kgco2e_low_ratio as location_kgco2e_low,
+        known.location_kgco2e * widened.location_kgco2e_high_ratio as location_kgco2e_high,
+        widened.market_kgco2e,
         cast(amounts.closed_cost_usd as {{ money_type() }}) as closed_cost_usd,
         cast(amounts.adjustment_usd as {{ money_type() }}) as adjustment_usd,
         cast(amounts.known_cost_usd as {{ money_type() }}) as known_cost_usd,
@@ -268,8 +297,7 @@ in_usd as (
         amounts.marts_key
     from amounts
     left join known on {{ equal_keys('amounts', 'known', ['month'] + chargeback_names()) }}
-    left join footprints on amounts.month = footprints.month and amounts.marts_key = footprints.marts_key
-    left join intervals on footprints.month = intervals.month and footprints.model_key = intervals.marts_key
+    left join widened on amounts.month = widened.month and amounts.marts_key = widened.marts_key
     left join doubts on amounts.month = doubts.month and amounts.marts_key = doubts.marts_key
     left join money_reasons on {{ equal_keys('amounts', 'money_reasons', ['month', 'marts_key']) }}
     left join tenant_names on amounts.tenant = tenant_names.tenant_key

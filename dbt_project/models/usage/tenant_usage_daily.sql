@@ -1,12 +1,43 @@
 -- What each tenant used of each model, and what no logged request explains: shares of each hour, summed to dates.
+-- Money and time are shared at market prices of tokens, joules and grams by the joules that tokens take.
 -- tenant_daily adds the full cost. Keys of tenants are random: who has a share's last digit follows who asked first.
 {% set keys = ['date', 'billing_month'] + model_keys() %}
 {% set classes = tenant_token_facts() %}
 {% set facts = tenant_facts() %}
+{% set by_energy = ['energy_joules', 'location_gco2e', 'doubted_joules'] %}
+{% set at_ends = ['energy_joules_at_low_weight', 'energy_joules_at_high_weight'] %}
+{% set weights = ['price', 'low', 'middle', 'high'] %}
 {% set token_doubts = ['doubted_tokens', 'unbooked_tokens'] %}
 {% set hour_keys = ['hour_start_at', 'billing_month'] + model_keys() %}
 
-with model_hours as (
+with hours as (
+
+    select * from {{ ref('model_hourly') }} where {{ in_run('date') }}
+
+),
+
+concurrencies as (
+
+    select * from {{ ref('int_model_concurrency') }}
+
+),
+
+-- What an input token weighs. Where an engine does not count cached tokens, a cache may have had all.
+weighed_hours as (
+
+    select
+        hours.*,
+        {{ input_token_weight() }}e0 as price_weight,
+        {{ input_energy_weight_at('low', 'concurrencies.concurrency') }}
+            * case when hours.cached_input_tokens is null then {{ cached_of_computed() }} else 1 end as low_weight,
+        {{ input_energy_weight_at('middle', 'concurrencies.concurrency') }} as middle_weight,
+        {{ input_energy_weight_at('high', 'concurrencies.concurrency') }} as high_weight
+    from hours
+    left join concurrencies on {{ equal_keys('hours', 'concurrencies', ['date', 'model']) }}
+
+),
+
+model_hours as (
 
     select
         date,
@@ -17,9 +48,16 @@ with model_hours as (
         {% for fact in token_doubts -%}
         {{ ratio(fact, booked_tokens()) }} as {{ fact }}_part,
         {% endfor -%}
-        {{ weighted_tokens('coalesce(computed_input_tokens, input_tokens)', 'cached_input_tokens', 'output_tokens') }} as weighted_tokens
-    from {{ ref('model_hourly') }}
-    where {{ in_run('date') }}
+        {% for weight in weights -%}
+        {{ weight }}_weight,
+        {{ exact(priced_tokens(
+            'coalesce(computed_input_tokens, input_tokens, 0)',
+            'coalesce(cached_input_tokens, 0)',
+            'coalesce(output_tokens, 0)',
+            weight ~ '_weight'
+        )) }} as {{ weight }}_tokens{{ ',' if not loop.last }}
+        {% endfor %}
+    from weighed_hours
 
 ),
 
@@ -51,7 +89,16 @@ asked as (
         {{ columns_of('model_hours', ['date'] + hour_keys + classes + facts + ['doubted_joules', 'unbooked_tokens_part']) }},
         model_hours.doubt_reasons as hour_reasons,
         model_hours.doubted_tokens_part as hour_doubted_tokens_part,
-        model_hours.weighted_tokens as engine_tokens,
+        {% for weight in weights -%}
+        model_hours.{{ weight }}_tokens as {{ weight }}_engine_tokens,
+        {{ exact(priced_tokens(
+            'case when model_hours.cached_input_tokens is null then tenant_hours.logged_input_tokens'
+                ~ ' else tenant_hours.logged_computed_input_tokens end',
+            'case when model_hours.cached_input_tokens is null then 0 else tenant_hours.logged_cached_input_tokens end',
+            'tenant_hours.logged_output_tokens',
+            'model_hours.' ~ weight ~ '_weight'
+        )) }} as {{ weight }}_tokens,
+        {% endfor -%}
         tenant_hours.request_team,
         tenant_hours.tenant,
         tenant_hours.requests,
@@ -68,16 +115,7 @@ asked as (
                 'logged_computed_input_tokens',
                 'logged_output_tokens'
             ]
-        ) }},
-        case
-            when model_hours.cached_input_tokens is null
-                then {{ weighted_tokens('tenant_hours.logged_input_tokens', '0', 'tenant_hours.logged_output_tokens') }}
-            else {{ weighted_tokens(
-                'tenant_hours.logged_computed_input_tokens',
-                'tenant_hours.logged_cached_input_tokens',
-                'tenant_hours.logged_output_tokens'
-            ) }}
-        end as asked_tokens
+        ) }}
     from tenant_hours
     inner join model_hours
         on tenant_hours.hour_start_at = model_hours.hour_start_at
@@ -97,14 +135,16 @@ running as (
         sum(logged_{{ class }}) over running_window as {{ class }}_to,
         greatest(coalesce({{ class }}, 0), sum(logged_{{ class }}) over hour_window) as all_{{ class }},
         {% endfor -%}
-        sum(asked_tokens) over running_window as asked_tokens_to,
-        greatest(engine_tokens, sum(asked_tokens) over hour_window) as all_tokens
+        {% for weight in weights -%}
+        sum({{ weight }}_tokens) over running_window as {{ weight }}_tokens_to,
+        greatest({{ weight }}_engine_tokens, sum({{ weight }}_tokens) over hour_window) as all_{{ weight }}_tokens{{ ',' if not loop.last }}
+        {% endfor %}
     from asked
     window
         hour_window as (partition by {{ hour_keys | join(', ') }}),
         running_window as (
             partition by {{ hour_keys | join(', ') }}
-            order by coalesce(request_team, ''), request_team, first_asked, asked_tokens, tenant
+            order by coalesce(request_team, ''), request_team, first_asked, price_tokens, tenant
             rows unbounded preceding
         )
 
@@ -130,12 +170,14 @@ shares as (
                 class
             ) }} as {{ class }},
         {% endfor -%}
-        {% for fact in facts + ['doubted_joules'] -%}
-        {{ shared_up_to(fact, 'asked_tokens_to', 'all_tokens', fact) }}
+        {% for fact in facts + ['doubted_joules'] + at_ends -%}
+        {%- set shared = 'energy_joules' if fact in at_ends else fact -%}
+        {%- set weight = {at_ends[0]: 'low', at_ends[1]: 'high'}.get(fact, 'middle' if fact in by_energy else 'price') -%}
+        {{ shared_up_to(shared, weight ~ '_tokens_to', 'all_' ~ weight ~ '_tokens', fact) }}
             - {{ shared_up_to(
-                fact,
-                '(asked_tokens_to - asked_tokens)',
-                'all_tokens',
+                shared,
+                '(' ~ weight ~ '_tokens_to - ' ~ weight ~ '_tokens)',
+                'all_' ~ weight ~ '_tokens',
                 fact
             ) }} as {{ fact }},
         {% endfor -%}
@@ -166,7 +208,7 @@ tenants as (
         {% for count in ['requests', 'logged_input_tokens', 'logged_cached_input_tokens', 'logged_output_tokens'] -%}
         {{ exact_sum(count) }} as {{ count }},
         {% endfor -%}
-        {% for fact in classes + facts -%}
+        {% for fact in classes + facts + at_ends -%}
         {{ fact_sum(fact) }} as {{ fact }},
         {% endfor -%}
         {{ summed_doubts() }}
@@ -179,7 +221,7 @@ explained as (
 
     select
         {{ keys | join(', ') }},
-        {% for fact in classes + facts + doubt_facts() -%}
+        {% for fact in classes + facts + at_ends + doubt_facts() -%}
         {{ fact_sum(fact) }} as {{ fact }}{{ ',' if not loop.last }}
         {% endfor %}
     from tenants
@@ -210,6 +252,9 @@ rest as (
         {% for fact in classes + facts -%}
         days.{{ fact }} - coalesce(explained.{{ fact }}, 0) as {{ fact }},
         {% endfor -%}
+        {% for fact in at_ends -%}
+        days.energy_joules - coalesce(explained.{{ fact }}, 0) as {{ fact }},
+        {% endfor -%}
         -- Parts are rounded, and their sum may be a millionth more.
         {% for fact in doubt_facts() -%}
         days.{{ fact }} - least(coalesce(explained.{{ fact }}, 0), days.{{ fact }}) as {{ fact }},
@@ -231,7 +276,7 @@ all_rows as (
     select
         {{ (keys + ['request_team', 'tenant']) | join(', ') }},
         true as is_served,
-        {{ (['requests', 'logged_input_tokens', 'logged_cached_input_tokens', 'logged_output_tokens'] + classes + facts) | join(', ') }},
+        {{ (['requests', 'logged_input_tokens', 'logged_cached_input_tokens', 'logged_output_tokens'] + classes + facts + at_ends) | join(', ') }},
         {{ (doubt_facts() + ['listed_reasons']) | join(', ') }}
     from tenants
     union all
@@ -244,7 +289,7 @@ all_rows as (
         logged as logged_input_tokens,
         logged as logged_cached_input_tokens,
         logged as logged_output_tokens,
-        {{ (classes + facts + doubt_facts() + ['listed_reasons']) | join(', ') }}
+        {{ (classes + facts + at_ends + doubt_facts() + ['listed_reasons']) | join(', ') }}
     from rest
     union all
     select
@@ -254,7 +299,7 @@ all_rows as (
         {{ exact_sum('logged_input_tokens') }} as logged_input_tokens,
         {{ exact_sum('logged_cached_input_tokens') }} as logged_cached_input_tokens,
         {{ exact_sum('logged_output_tokens') }} as logged_output_tokens,
-        {% for fact in classes + facts + doubt_facts() -%}
+        {% for fact in classes + facts + at_ends + doubt_facts() -%}
         cast(null as {{ fact_type(fact) }}) as {{ fact }},
         {% endfor -%}
         cast(null as {{ dbt.type_string() }}) as listed_reasons
@@ -268,7 +313,7 @@ final as (
 
     select
         {{ (keys + ['request_team', 'tenant', 'is_served']) | join(', ') }},
-        {% for fact in ['requests', 'logged_input_tokens', 'logged_cached_input_tokens', 'logged_output_tokens'] + classes + facts -%}
+        {% for fact in ['requests', 'logged_input_tokens', 'logged_cached_input_tokens', 'logged_output_tokens'] + classes + facts + at_ends -%}
         cast({{ fact }} as {{ fact_type(fact) }}) as {{ fact }},
         {% endfor -%}
         {{ doubt_columns(tokens=tenant_tokens()) }},

@@ -66,28 +66,9 @@ fits as (
 
 ),
 
-claims as (
+concurrencies as (
 
-    select distinct date, engine, model from {{ ref('int_claims') }} where {{ receipts_are_kept() }}
-
-),
-
-token_weights as (
-
-    select * from {{ ref('int_token_weights') }}
-
-),
-
--- Requests at once of the engines that served a model on the date.
-crowds as (
-
-    select
-        claims.date,
-        claims.model,
-        {{ ratio(exact_sum(exact('token_weights.concurrency')), 'count(token_weights.concurrency)') }} as concurrency
-    from claims
-    inner join token_weights on {{ equal_keys('claims', 'token_weights', ['date', 'engine']) }}
-    group by claims.date, claims.model
+    select * from {{ ref('int_model_concurrency') }}
 
 ),
 
@@ -234,17 +215,17 @@ based as (
         logged.logged_tokens,
         logged.mean_context,
         fits.fitted_weight,
-        crowds.concurrency,
+        concurrencies.concurrency,
         case
             when prefill_joules > 0 and decode_joules > 0 and unified_joules = 0 and input_tokens > 0 then 'measured_role'
             when fits.fitted_weight is not null then 'regression'
-            when crowds.concurrency is not null then 'concurrency'
+            when concurrencies.concurrency is not null then 'concurrency'
             else 'prior'
         end as method
     from looked_back_parts
     left join logged on {{ equal_keys('looked_back_parts', 'logged', ['date'] + place) }}
     left join fits on {{ equal_keys('looked_back_parts', 'fits', ['date', 'model']) }}
-    left join crowds on {{ equal_keys('looked_back_parts', 'crowds', ['date', 'model']) }}
+    left join concurrencies on {{ equal_keys('looked_back_parts', 'concurrencies', ['date', 'model']) }}
 
 ),
 
