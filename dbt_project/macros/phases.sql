@@ -1,8 +1,9 @@
 -- How productive joules are divided into prefill and decode, and when a regression is rejected: used by phase_fit,
--- phase_energy and phase_pools_hourly. What a token of each class weighs: used by phase_energy and tenant_usage_daily.
+-- phase_energy and phase_pools_hourly. What a token of each class costs of another: used by the models of
+-- tenants, receipts and token classes.
 
-{# Joules of a computed input token over those of an output token where no fit separates them: the median of input over
-   output list price of the 3,030 chat models that state both in litellm 1.109.1 (half of them between 0.2 and 0.43). A
+{# The price of a computed input token over that of an output token: the median of input over output list price
+   of the 3,030 chat models that state both in litellm 1.109.1 (half of them between 0.2 and 0.43). A
    market price, not a measurement. #}
 {% macro input_token_weight() %}0.25{% endmacro %}
 {# An input token that a cache gave costs a tenth of a computed one on most price lists. #}

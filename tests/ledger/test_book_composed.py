@@ -72,8 +72,9 @@ def test_prefill_and_decode_are_measured_by_role_where_they_are_apart(composed_b
         ("decode", "decode", "measured_role", pytest.approx(157 * 3600), 60 * 45, pytest.approx(157 * 3600 / 2700)),
         ("prefill", "prefill", "measured_role", pytest.approx(257 * 3600), 60 * 90, pytest.approx(257 * 3600 / 5400)),
     ]
-    # SGLang reports what it computed, 100 tokens a minute to 200 generated: 25 to 200 by weights. vLLM of this cluster
-    # reports all input alone, the batch engine none.
+    # Nothing counts requests, so an input token weighs what it does with 16 of them, 0.06883. SGLang reports what it
+    # computed, 100 tokens a minute to 200 generated; vLLM of this cluster all input alone, two to one; the batch engine
+    # none.
     phases = composed_book.query(
         """
         select model, phase, tokens_basis, productive_joules / sum(productive_joules) over (partition by model)
@@ -82,10 +83,10 @@ def test_prefill_and_decode_are_measured_by_role_where_they_are_apart(composed_b
     )
     assert phases == [
         ("batch", "unknown", None, 1),
-        ("big", "decode", "output", pytest.approx(250 / 375)),
-        ("big", "prefill", "input", pytest.approx(125 / 375)),
-        ("sg", "decode", "output", pytest.approx(200 / 225)),
-        ("sg", "prefill", "computed_input", pytest.approx(25 / 225)),
+        ("big", "decode", "output", pytest.approx(1 / 1.13766)),
+        ("big", "prefill", "input", pytest.approx(0.13766 / 1.13766)),
+        ("sg", "decode", "output", pytest.approx(200 / 206.883)),
+        ("sg", "prefill", "computed_input", pytest.approx(6.883 / 206.883)),
     ]
 
 

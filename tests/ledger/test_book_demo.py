@@ -244,22 +244,24 @@ def test_three_idle_fractions_have_three_meanings(book: Book) -> None:
 
 
 def test_phases_add_up_and_reject_tokens_that_move_together(book: Book) -> None:
-    # The demo's prompts and answers rise and fall as one: nothing separates their joules, so weights are stated.
+    # The demo's prompts and answers rise and fall as one: nothing separates their joules but a weight.
     fits = book.query("select model, reason_code, collinearity_ratio > 0.99 from marts.phase_fit where intervals > 0")
     assert sorted(fits) == [
         (model, "tokens_move_together", True) for model in ("Qwen3.5-397B", "gemma-4-31B", "gpt-oss-120b")
     ]
     split = book.query(
         """
-        select model, phase_basis, 4 * sum(productive_joules) filter (where phase = 'prefill')
+        select model, phase_basis, sum(productive_joules) filter (where phase = 'prefill')
                 / sum(matched_tokens) filter (where phase = 'prefill')
-            - sum(productive_joules) filter (where phase = 'decode')
-                / sum(matched_tokens) filter (where phase = 'decode')
-        from marts.phase_energy where phase <> 'unknown' and date = '2026-10-14' group by all order by model
+            / (sum(productive_joules) filter (where phase = 'decode')
+                / sum(matched_tokens) filter (where phase = 'decode'))
+            - 0.012 * power(any_value(concurrency), 0.63)
+        from marts.phase_energy join marts.phase_sums_daily using (date, model, device_type, meter_scope)
+        where phase <> 'unknown' and date = '2026-10-14' group by all order by model
         """
     )
     assert split == [
-        (model, "weights", pytest.approx(0, abs=1e-6)) for model in ("Qwen3.5-397B", "gemma-4-31B", "gpt-oss-120b")
+        (model, "concurrency", pytest.approx(0, abs=1e-6)) for model in ("Qwen3.5-397B", "gemma-4-31B", "gpt-oss-120b")
     ]
     ((phases, booked, unknown),) = book.query(
         """

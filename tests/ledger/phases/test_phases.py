@@ -66,6 +66,10 @@ def fitted(book: Book, weeks: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray
         )
         connection.unregister("given")
         connection.execute("create or replace table marts.unmetered_devices (date date)")
+        connection.execute(
+            "create or replace table marts.phase_sums_daily"
+            " (date date, model varchar, device_type varchar, meter_scope varchar, concurrency double)"
+        )
         nothing_is_held_back(connection)
     book.dbt("run", "--select", "int_lookback", "int_curve_days", "phase_fit", "phase_energy")
     with book.connection(read_only=True) as connection:

@@ -1,36 +1,16 @@
--- What a token of an engine weighs that shares a board or serves several models at once (`is_shared`); of the other engines
--- where the fleet knows who asked. One row per date and engine.
+-- What a token of an engine weighs: one row per date and engine. `is_shared`: it shares a board or serves several models at
+-- once.
 -- It is a function of the date's own samples, the fleet file and seeds, so that the order of booking makes no difference.
-with landings as (
-
-    select * from {{ source('raw', 'landings') }} where asset = 'raw/requests'
-
-),
-
-tenant_labels as (
-
-    select * from {{ source('fleet', 'tenant_labels') }}
-
-),
-
-asked as (
-
-    select count(*) as logs from (select source from landings union all select source from tenant_labels) as either
-
-),
-
-claims as (
+with claims as (
 
     select distinct
-        int_claims.date,
-        int_claims.engine,
-        int_claims.model,
-        int_claims.models_of_engine,
-        int_claims.claims_of_day > 1 or int_claims.models_of_engine > 1 as is_shared
-    from {{ ref('int_claims') }} as int_claims
-    cross join asked
-    where int_claims.engine not in ({{ unallocated() }}, {{ unknown() }})
-        and (int_claims.claims_of_day > 1 or int_claims.models_of_engine > 1 or asked.logs > 0)
+        date,
+        engine,
+        model,
+        models_of_engine,
+        claims_of_day > 1 or models_of_engine > 1 as is_shared
+    from {{ ref('int_claims') }}
+    where engine not in ({{ unallocated() }}, {{ unknown() }})
 
 ),
 
