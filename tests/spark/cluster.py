@@ -59,10 +59,12 @@ class Cluster:
     workers: list[subprocess.Popen[bytes]]
 
     def kill_worker(self) -> None:
-        """kill -9 of one worker's JVM; its executor dies with it."""
+        """kill -9 of one worker's JVM; its executor dies with it, and the master sees that."""
+        left = self.alive() - 1
         worker = self.workers.pop()
         worker.send_signal(signal.SIGKILL)
         worker.wait()
+        _wait_for(lambda: self.alive() <= left, "the master sees that a worker died")
 
     def add_worker(self) -> None:
         """Start one more one-core worker and wait until the master knows it."""
@@ -71,7 +73,7 @@ class Cluster:
         folder = self.folder / f"worker-{len(list(self.folder.iterdir()))}"
         arguments += ["--work-dir", str(folder), self.master]
         self.workers.append(_start("org.apache.spark.deploy.worker.Worker", arguments, folder.with_suffix(".log")))
-        _wait_for(lambda: self.alive() >= expected, "the worker")
+        _wait_for(lambda: self.alive() >= expected, "a worker starts")
 
     def alive(self) -> int:
         """How many workers the master counts on."""
@@ -157,7 +159,7 @@ def running(folder: Path, workers: int) -> Iterator[Cluster]:
     master = _start("org.apache.spark.deploy.master.Master", arguments, folder / "master.log")
     cluster = Cluster(f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{web}", folder, [])
     try:
-        _wait_for(lambda: cluster.alive() == 0, "the master")
+        _wait_for(lambda: cluster.alive() == 0, "the master starts")
         for _ in range(workers):
             cluster.add_worker()
         yield cluster
@@ -212,4 +214,4 @@ def _wait_for(is_there: Callable[[], bool], what: str, seconds: float = 60) -> N
         except (OSError, ValueError):
             pass  # no process listens yet, or not all of its pages are there: the master's first one is HTML
         time.sleep(0.2)
-    raise AssertionError(f"{what} did not start within {seconds:g} s")
+    raise AssertionError(f"not within {seconds:g} s: {what}")

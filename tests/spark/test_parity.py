@@ -1,12 +1,11 @@
-"""Every mart on Spark is DuckDB's: of ordinary mess, and of MLPerf when the job itself books on Spark. A date whose
-invariant fails is held back there too, and a worker that dies mixes nothing."""
+"""Every mart on Spark is DuckDB's: of ordinary mess, although a worker dies, and of MLPerf when the job itself books on
+Spark. That a date whose invariant fails is held back there too: test_demo.py, of `make test-spark-whole`."""
 
 from __future__ import annotations
 
 import itertools
 import subprocess
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 
 from pipelines.fleet.places import DEFAULT_FLEET
 from tests import messy
-from tests.books import Book, broken_project, command, later_command, validation_data
+from tests.books import Book, command, later_command, validation_data
 from tests.drawn import cells
 from tests.drawn.odd_cells import drawn
 from tests.drawn.test_odd_cells import CELLS, FOUND, SEED
@@ -40,41 +39,23 @@ from tests.ledger.usage import test_models_of_intervals
 from tests.planted import DAY as PLANTED_DAY
 from tests.planted import Series, plant
 from tests.spark import cluster, parity
-from tests.spark.commits import built_while_a_worker_dies, committed, held_back
+from tests.spark.commits import built_while_a_worker_dies
 from tests.spark.parity import building, compared, lake_of
 
 WORLDS = 60
 DATES = (PLANTED_DAY, PLANTED_DAY + timedelta(days=3))
-BAD = PLANTED_DAY + timedelta(days=2)
-LAW = "every_metered_joule_is_booked_once"
-RIGHT_SQL = "select * from final"
-WRONG_SQL = "select * from final where hour(interval_start_at) <> 12"  # loses the intervals of an hour
-NEEDED_BY = {"mess": ("pyspark", "java", "validation-data")}
 
 
-@dataclass(frozen=True)
-class Mess:
-    """A book on DuckDB, the lake that Spark builds of the same raw tables, and these."""
-
-    book: Book
-    lake: Path
-    raw: parity.Raw
-
-
-@pytest.fixture(scope="module")
-def mess(spark_driver: cluster.Driver, tmp_path_factory: pytest.TempPathFactory) -> Mess:
+@pytest.mark.needs("pyspark", "java", "validation-data")
+def test_ordinary_mess_is_the_same_on_both_engines_although_a_worker_dies(
+    spark_cluster: cluster.Cluster, spark_driver: cluster.Driver, tmp_path: Path
+) -> None:
     """What the tests of identity, handovers, claims, silences, money and free boards planted, all odd cells, a day's
-    goodput and a load test beside published results, in one fleet: each build on Spark plans the same 180 models."""
-    folder = tmp_path_factory.mktemp("mess")
-    book, lake = planted_book(folder), folder / "lake"
+    goodput and a load test beside published results, in one fleet: each build on Spark plans the same 190 models."""
+    book, lake = planted_book(tmp_path), tmp_path / "lake"
     raw = lake_of(book, lake, DATES)
-    building(spark_driver, book, lake, DATES, raw, master=cluster.LOCAL).result()
-    return Mess(book, lake, raw)
-
-
-def test_ordinary_mess_is_the_same_on_both_engines(mess: Mess) -> None:
-    book = mess.book
-    assert compared(book, mess.lake, "ordinary mess", *DATES) == 0
+    built_while_a_worker_dies(spark_cluster, lake, lambda: building(spark_driver, book, lake, DATES, raw))
+    assert compared(book, lake, "ordinary mess", *DATES) == 0
 
     # Nothing that was planted is missing from both.
     assert book.query("select count(*) > 100 from marts.unreadable_values") == [(True,)]
@@ -83,36 +64,6 @@ def test_ordinary_mess_is_the_same_on_both_engines(mess: Mess) -> None:
     assert book.query(origins) == [("own_window", False), ("published", True)]
     bases = "select distinct goodput_basis from marts.goodput_hourly order by 1"
     assert book.query(bases) == [("histograms",), ("requests",), (None,)]
-
-
-def test_a_date_of_wrong_sql_is_held_back_although_a_worker_dies(
-    spark_cluster: cluster.Cluster, spark_driver: cluster.Driver, mess: Mess, tmp_path: Path
-) -> None:
-    """The last date is built again without the joules of an hour: readers keep what they had, and can read the rest."""
-    joules, of_the_hour = mess.book.query(
-        "select sum(energy_joules)::double, (sum(energy_joules) filter (hour(interval_start_at) = 12))::double"
-        " from marts.energy_ledger where date = ?",
-        [BAD],
-    )[0]
-    right = committed(mess.lake)
-    assert (right["ledger"][BAD], right["laws"]) == (pytest.approx(joules), [])
-    project = broken_project(tmp_path, "models/attribution/energy_ledger.sql", RIGHT_SQL, WRONG_SQL)
-    dates = (BAD, DATES[1])
-    built_while_a_worker_dies(
-        spark_cluster,
-        mess.lake,
-        lambda: building(spark_driver, mess.book, mess.lake, dates, mess.raw, project=project),
-    )
-
-    kept = committed(mess.lake)
-    assert {on for on, _ in kept["laws"]} == {BAD}
-    assert (BAD, LAW) in kept["laws"]
-    assert kept["flags"] == [(month, str(BAD) if month == BAD.replace(day=1) else None) for month, _ in right["flags"]]
-    assert {name: kept[name] for name in ("ledger", "fleet", "month")} == {
-        name: right[name] for name in ("ledger", "fleet", "month")
-    }
-    assert 0 < of_the_hour < joules
-    assert held_back(mess.lake, BAD)[0] == pytest.approx(joules - of_the_hour)
 
 
 def planted_book(folder: Path) -> Book:
