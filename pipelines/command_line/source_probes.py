@@ -89,7 +89,9 @@ def _refused(key: str, source: AnySource, refusal: SourceError) -> Answer:
     what = f"no answer from {refusal.url}: {text}"
     name = "url" if source.kind == "prometheus" else "path"
     if refusal.status in _NEEDS_LOGIN:
-        name, what = "auth", f"{what}. It needs a login: auth: {{bearer_env: VARIABLE}}, or a user and a password"
+        needed = "It needs a login: auth: {bearer_env: VARIABLE}, or a user and a password"
+        has_login = isinstance(source, PrometheusSource) and source.auth is not None
+        name, what = "auth", f"{what}. {'It refuses this login' if has_login else needed}"
     return Answer(source.name, source.kind, _place(source), text, (Finding(f"{key}.{name}", what, severity="error"),))
 
 
