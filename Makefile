@@ -30,7 +30,7 @@ export GX_ANALYTICS_ENABLED := false
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run dev test test-rest test-whole drawn test-spark test-spark-whole test-bi lint types docs release focus kubernetes metrics superset report-shots report-picture bi-shots bench bench-advice bench-coverage bench-empty-day bench-nights bench-receipts bench-spark measure measure-wheels lock clean mission mutants
+.PHONY: help setup run dev test test-rest test-long test-whole drawn test-spark test-spark-whole test-bi lint types docs release focus kubernetes metrics superset report-shots report-picture bi-shots bench bench-advice bench-coverage bench-empty-day bench-nights bench-receipts bench-spark measure measure-wheels lock clean mission mutants
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -46,8 +46,11 @@ dev: $(READY)  ## open the Dagster UI on FLEET, one file or several: FLEET="flee
 test: lint  ## lint, then the tests, without those of test-rest; of all of them ARGS="-k landing", or the quick ones: ARGS='-m "not slow"'
 	@$(BIN)/python -m pytest $(or $(ARGS),-m 'not rest')
 
-test-rest: $(READY)  ## the tests that `make test` leaves out: more cases that book for long
-	@$(BIN)/python -m pytest -m rest $(ARGS)
+test-rest: $(READY)  ## the tests that `make test` leaves out: more cases, which book for long
+	@$(BIN)/python -m pytest -m 'rest and not long' $(ARGS)
+
+test-long: $(READY)  ## whole nights, months, upgrades and kills, each for half a minute and more; one file of six, the second: ARGS="--part 2/6"
+	@$(BIN)/python -m pytest -m long $(ARGS)
 
 test-whole: lint  ## lint, then every test but those of test-spark and test-bi
 	@$(BIN)/python -m pytest $(ARGS)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import pytest
 from filelock import FileLock
 
-from tests import optional
-from tests.metered import pytest_addoption, pytest_configure  # noqa: F401
+from tests import metered, optional
+from tests.metered import pytest_configure  # noqa: F401
 
 if TYPE_CHECKING:
     import duckdb
@@ -56,9 +56,17 @@ SLOW = {
 NEEDED_BY = {"composed_book": ("prometheus",), "spark_cluster": ("pyspark", "java")}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as `rest` all cases of a `sampled` test but its first, and as `slow` each test of a file that imports one of
-    SLOW; put slow files first.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    metered.pytest_addoption(parser)
+    parser.addoption(
+        "--part", metavar="N/OF", help="only every OF-th file, from the N-th on"
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Mark as `rest` what is `long` and all cases of a `sampled` test but its first, and as `slow` each test of a file
+    that imports one of SLOW; put slow files first; keep the files of `--part`, of those that `-m` and `-k` leave.
 
     xdist hands files to its workers in this order. The longest are in warehouse, publishing and ledger, so slow files
     go from the last to the first; quick files at the end keep both workers busy until the last second.
@@ -73,6 +81,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if test in sampled:
                 item.add_marker(pytest.mark.rest)
             sampled.add(test)
+        if item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.rest)
         if any(value is one for value in vars(item.module).values() for one in slow):
             item.add_marker(pytest.mark.slow)
         for fixture, parts in {**NEEDED_BY, **getattr(item.module, "NEEDED_BY", {})}.items():
@@ -81,6 +91,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow_files = sorted({item.path for item in items if item.get_closest_marker("slow")}, reverse=True)
     places = {path: place for place, path in enumerate(slow_files)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
+
+    yield
+    if part := config.getoption("part"):
+        number, of = map(int, part.split("/"))
+        files = sorted({item.path for item in items})[number - 1 :: of]
+        others = [item for item in items if item.path not in files]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item.path in files]
 
 
 @pytest.hookimpl(tryfirst=True)

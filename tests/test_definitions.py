@@ -487,7 +487,7 @@ def test_the_definitions_load_without_a_warning(tmp_path: Path, period: str) -> 
     assert [str(one.message) for one in caught] == []
 
 
-@pytest.mark.rest
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_fresh_checkout_loads_by_dagster_and_by_dg(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"

@@ -42,7 +42,7 @@ def contents(book: Book) -> dict[str, tuple[object, ...]]:
         }
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_every_table_is_what_dbt_makes(booked: Book) -> None:
     replayed = contents(booked)
     booked.dbt("run", dates=(DAY, DAY + timedelta(days=2)))
@@ -51,7 +51,7 @@ def test_every_table_is_what_dbt_makes(booked: Book) -> None:
     assert len(replayed) > 150 and replayed["marts.model_daily"][0] == 2
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_what_is_written_down_has_no_other_dates(booked: Book) -> None:
     """The second of two days alone."""
     second = (DAY + timedelta(days=1), DAY + timedelta(days=2))

@@ -142,7 +142,7 @@ def test_an_outage_is_one_alarm_and_what_else_fails_is_another() -> None:
     assert names(failed, found=replace(check, text="2026-10-15 failed: HTTP 503")) == ["run", source]
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_two_nights_of_the_command(tmp_path: Path) -> None:
     taken, beats = Taken(), Taken()
     with http_server(taken.answer) as url, http_server(beats.answer) as heart:

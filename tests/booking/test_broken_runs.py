@@ -83,7 +83,7 @@ BROKEN = (
 )
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_what_is_broken_is_a_line_and_everything_else_is_published(tmp_path: Path) -> None:
     book = plant(tmp_path, [*SOUND, (OUTPUT, vllm("odd", "odd", container="tp0"), rising(5))], days=2)
     book.start_empty()

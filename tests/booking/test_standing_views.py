@@ -138,7 +138,7 @@ def test_no_check_and_no_table_is_left_out_with_the_views() -> None:
     assert standing.isdisjoint(tested)
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_a_run_makes_them_only_if_they_changed(tmp_path: Path) -> None:
     book = load_test_book(tmp_path)
 

@@ -24,7 +24,7 @@ def loaded(words: Sequence[str], variables: Mapping[str, str]) -> tuple[float, i
     return time.monotonic() - began, done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.rest
+@pytest.mark.long
 @pytest.mark.needs("victoria-metrics")
 def test_what_a_night_adds_to_each_layer_does_not_grow(tmp_path: Path) -> None:
     found = list(nights.nights_of(tmp_path, nights=10, history=28, seed=1, command=loaded))

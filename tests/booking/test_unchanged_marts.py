@@ -215,7 +215,7 @@ def booked(copy: Book) -> Callable[..., dict[str, dict[str, Any]]]:
     return book_day
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_dagster_shows_which_marts_kept_their_rows(
     copy: Book, booked: Callable[..., dict[str, dict[str, Any]]]
 ) -> None:

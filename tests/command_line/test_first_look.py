@@ -108,7 +108,7 @@ def costs(data: Path) -> list[tuple]:
         ).fetchall()
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_the_newest_date_is_published_first_and_all_are_as_booked_at_once(
     fleet: Path, tmp_path: Path, at_once: dict[str, tuple]
 ) -> None:
@@ -139,7 +139,7 @@ def test_the_newest_date_is_published_first_and_all_are_as_booked_at_once(
     assert runs[0][5] == runs[1][4]
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_who_stops_it_keeps_what_is_published_and_the_next_run_goes_on(
     fleet: Path, tmp_path: Path, at_once: dict[str, tuple]
 ) -> None:
@@ -167,7 +167,7 @@ run._executed = stopped
     assert figures(tmp_path) == at_once
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_a_newest_date_without_a_sample_stops_nothing(fleet: Path, tmp_path: Path) -> None:
     """Innocent twin: the files end a day before the period does."""
     shutil.copytree(fleet.parent, tmp_path / "fleet")
@@ -184,7 +184,7 @@ def test_a_newest_date_without_a_sample_stops_nothing(fleet: Path, tmp_path: Pat
 # --- a very long history ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_stretches_are_booked_as_at_once_and_published_together(
     fleet: Path, tmp_path: Path, at_once: dict[str, tuple]
 ) -> None:
@@ -210,7 +210,7 @@ def test_stretches_are_booked_as_at_once_and_published_together(
     ]
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_a_stretch_of_which_no_source_answers_stops_no_other(fleet: Path, tmp_path: Path) -> None:
     shutil.copytree(fleet.parent, tmp_path / "fleet")
     # Both, because a stretch asks for the first hour after it, too.

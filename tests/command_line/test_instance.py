@@ -62,7 +62,7 @@ def graphql(port: int, query: str) -> dict:
         return json.load(answer)["data"]
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_a_fleet_that_was_never_booked_shows_no_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     booked, never = (load_fleet(fleet_file(tmp_path, name)) for name in ("booked", "never"))
     done = later_command(booked.path, tmp_path / "data")
@@ -107,7 +107,7 @@ def every_event_has_facts(home: Path) -> None:
     assert checks["cross_checks_agree"]["expected"].value == "at most 5 % between the two meters"
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_in_a_shared_instance_keys_begin_with_the_fleet(tmp_path: Path) -> None:
     home = tmp_path / "team"
     home.mkdir()

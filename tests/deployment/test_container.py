@@ -15,7 +15,7 @@ import pytest
 from pipelines.fleet.places import PROJECT
 
 NEEDED_BY = {"image": ("buildah", "mmdebstrap", "root", "git")}
-pytestmark = pytest.mark.rest
+pytestmark = pytest.mark.long
 MOST_BYTES = 1_200_000_000
 DEMO = ("env", "-u", "WATTLEDGER_FLEET")  # the image names the fleet file that a user mounts
 

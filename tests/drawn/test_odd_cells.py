@@ -39,6 +39,6 @@ def test_the_same_seed_draws_the_same_cells_and_300_have_every_label_and_metric(
     assert len({str(cell.board).partition("=")[0].partition(":")[0] for cell in cells}) > 100
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_odd_cells_neither_stop_the_run_nor_change_a_digit_of_healthy_ones(alone: Booked, tmp_path: Path) -> None:
     assert list(findings(tmp_path, alone, [*FOUND, *drawn(SEED, CELLS)])) == []

@@ -79,7 +79,7 @@ def test_worlds_are_booked_as_they_were_and_alone_as_among_others(tmp_path: Path
     assert all(found.values())
 
 
-@pytest.mark.rest
+@pytest.mark.long
 @pytest.mark.parametrize("grid_seconds", OTHER_GRIDS)
 def test_worlds_are_booked_as_they_were_in_other_intervals(tmp_path: Path, grid_seconds: int) -> None:
     cells = first_of(grid_seconds, OTHER_GRIDS[grid_seconds])

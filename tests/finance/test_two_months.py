@@ -14,7 +14,7 @@ import pytest
 from pipelines.publishing.publication_manifest import REPORT, WORKBOOK
 from tests.finance.two_months import Nights, run_nights
 
-pytestmark = pytest.mark.rest
+pytestmark = pytest.mark.long
 
 # Hours of the months, and of October before and after the 16th.
 SEPTEMBER, OCTOBER, CALM, BUSY = 720, 744, 360, 384

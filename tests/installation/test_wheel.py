@@ -67,7 +67,7 @@ def test_the_wheel_has_the_files_of_the_project_and_no_others(wheel: Path) -> No
     assert bundled == {name for name in expected if not name.startswith("pipelines/bundled/docs/decisions/")}
 
 
-@pytest.mark.rest
+@pytest.mark.long
 @pytest.mark.needs("root")
 def test_the_wheel_books_from_a_disk_that_is_read_only(product: Installed, tmp_path: Path) -> None:
     moments = [f"2026-11-{1 + minute // 1440:02}T{minute // 60 % 24:02}:{minute % 60:02}:00Z" for minute in range(1441)]

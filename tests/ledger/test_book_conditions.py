@@ -140,7 +140,7 @@ def samples(metric: str, labels: dict[str, str], values: list[float]) -> pa.Tabl
 # --- what comes of it -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_everything_is_published_and_only_the_unreadable_file_fails_its_check(
     run: tuple[CompletedProcess[str], Book],
 ) -> None:

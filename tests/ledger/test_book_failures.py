@@ -30,7 +30,7 @@ def of_nodes(*nodes: str):
 # --- sources that do not answer ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_sources_that_fail_are_recorded_and_the_day_is_booked_from_the_rest(tmp_path: Path) -> None:
     record(recorded(day(DAY), of_nodes("a100-03")), tmp_path / "recorded")
     port = free_port()

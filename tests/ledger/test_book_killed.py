@@ -13,7 +13,7 @@ from tests.books import Book, command, day, demo_fleet, files_source, on, record
 from tests.killed_runs import has_logged, killed, size
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_a_run_that_was_killed_anywhere_is_healed_by_the_next(tmp_path: Path) -> None:
     start, end = on("10-16"), on("10-19")
     fleet = demo_fleet(tmp_path, start, end)
@@ -39,7 +39,7 @@ def test_a_run_that_was_killed_anywhere_is_healed_by_the_next(tmp_path: Path) ->
     assert book.hashes() == clean.hashes()
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_a_rebuild_that_was_killed_is_finished_from_what_has_landed(tmp_path: Path) -> None:
     """A mart got another type, so the rebuild drops it; it is killed before it makes it anew. The source is gone."""
     first, end = on("10-20"), on("10-22")

@@ -88,7 +88,7 @@ def first_date(folder: Path) -> tuple[float, ...]:
     return float(kwh), float(covered), float(claimed), coverage, float(usd)
 
 
-@pytest.mark.rest
+@pytest.mark.long
 @pytest.mark.needs("prometheus")
 def test_half_a_day_that_comes_late_is_warned_of_until_it_is_booked(server: str, tmp_path: Path) -> None:
     warning = "source cluster, date 2026-10-15, last_sample_at 2026-10-15 11:59:00+00:00"

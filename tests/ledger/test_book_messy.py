@@ -60,7 +60,7 @@ def test_everything_balances_and_every_series_has_an_outcome(book: Book) -> None
     assert copies == [(2 * 2 * messy.DAYS,)]
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_any_order_of_landing_and_booking_gives_the_same_book(book: Book, tmp_path: Path) -> None:
     """Day two first; then day one beside it."""
     expected = book.hashes()

@@ -33,7 +33,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     return Book.of(fleet, Path(data))
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_the_six_official_watts_are_reproduced_to_a_millionth(book: Book) -> None:
     found = dict(book.query("select window_id, mean_watts from marts.run_windows where window_id like '%run_1'"))
     assert found == {window: pytest.approx(watts, rel=1e-6) for window, (watts, *_) in WINDOWS.items()}

@@ -48,7 +48,7 @@ def test_an_interval_that_is_dropped_turns_the_balance_red(sound: Book, tmp_path
     assert metered - booked == pytest.approx(lost, abs=0.001)
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_a_meter_that_is_booked_twice_turns_the_balance_red(sound: Book, tmp_path: Path) -> None:
     """The A100 boards report energy and power: the counter books them, the gauge is its cross-check."""
     book = broken(sound, tmp_path, "meters-cross-check-is-booked")
@@ -59,7 +59,7 @@ def test_a_meter_that_is_booked_twice_turns_the_balance_red(sound: Book, tmp_pat
     assert [booked / metered for metered, booked in found.values()] == [pytest.approx(2, abs=0.02)] * 60
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_a_reset_that_is_lost_turns_both_balances_red(sound: Book, tmp_path: Path) -> None:
     book = broken(sound, tmp_path, "counters-reset-is-lost")
     assert book.failed_tests(ENERGY_BALANCE, TOKEN_BALANCE) == {ENERGY_BALANCE, TOKEN_BALANCE}

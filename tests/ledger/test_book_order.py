@@ -36,7 +36,7 @@ def spans(start: date, end: date, chance: random.Random, longest: int) -> list[t
     return found
 
 
-@pytest.mark.rest
+@pytest.mark.long
 # The pod's move, a negative watt, the gap over midnight; an engine's restart and eight energy counters that begin anew.
 @pytest.mark.parametrize(
     ("start", "end", "marts"),
@@ -99,7 +99,7 @@ def test_an_engine_that_starts_before_midnight_is_booked_alike_in_any_order(tmp_
     assert found[0][1][0][0] in (70.0 * 1429, 70.0 * 1439)  # from its first sample on, or from its process's start
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_late_data_books_what_it_changes_and_nothing_else(tmp_path: Path) -> None:
     """One node's file of 10-22 comes last: its neighbours are the samples of the 21st and the 23rd."""
     days = [on("10-20") + timedelta(days=n) for n in range(5)]

@@ -54,7 +54,7 @@ def series_of(samples: pa.Table) -> Iterator[tuple[str, dict[str, str], Iterator
         yield metric, json.loads(labels), ((us / 1e6, value) for _, _, us, value in held)
 
 
-@pytest.mark.rest
+@pytest.mark.long
 @pytest.mark.needs("prometheus", "victoria-metrics")
 def test_servers_with_recorded_weeks_give_the_same_book_as_files(tmp_path: Path) -> None:
     days = Window(datetime.combine(START, datetime.min.time(), UTC), datetime.combine(END, datetime.min.time(), UTC))
@@ -117,7 +117,7 @@ process_start_time_seconds{{namespace="llm",pod="p1",container="c",Hostname="n1"
         reply(handler, 200, body, "text/plain; version=0.0.4")
 
 
-@pytest.mark.rest
+@pytest.mark.long
 @pytest.mark.needs("prometheus")
 def test_a_live_exporter_is_booked_as_it_was_handed_out(tmp_path: Path) -> None:
     exporter = Exporter()

@@ -11,7 +11,7 @@ from tests.books import Book, later_command
 from tests.planted import DAY, DAY_SECONDS, ENERGY, OUTPUT, board, plant, pod, rising, vllm
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_a_run_in_los_angeles_books_the_same_dates(tmp_path: Path) -> None:
     """Boards and an engine run on over midnight UTC, which is 17:00 there; an engine moves at that hour."""
     days = (-600, 2 * DAY_SECONDS + 600)

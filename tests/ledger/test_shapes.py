@@ -42,7 +42,7 @@ def test_a_name_that_another_shape_has_is_refused(
         plant_shapes(tmp_path, [first, other])
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_half_of_the_shapes_have_the_figures_that_they_have_in_their_book(
     shared_book: Callable[[Shape], Seen], tmp_path: Path
 ) -> None:

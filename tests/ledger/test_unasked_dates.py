@@ -111,7 +111,7 @@ def drawn_series(chance: random.Random) -> list[Series]:
     return series
 
 
-@pytest.mark.rest
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_whatever_dates_are_asked_for_first_each_is_as_in_a_run_of_all(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)

@@ -94,7 +94,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     return book
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_the_ledger_has_the_joules_and_tokens_of_the_files(book: Book) -> None:
     booked = book.query(
         "select window_id, energy_joules::double, mean_watts, output_tokens, is_valid, doubt_reasons"

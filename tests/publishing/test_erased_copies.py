@@ -25,7 +25,7 @@ from tests.publishing.test_postgresql import session
 from tests.publishing.test_tenant_privacy import contents, edge, found_in
 from tests.servers import postgresql, s3_bucket
 
-pytestmark = [pytest.mark.rest, pytest.mark.needs("postgresql")]
+pytestmark = [pytest.mark.long, pytest.mark.needs("postgresql")]
 
 DSN = "DSN_OF_THE_COPY"
 ERASED, KEPT = "quokka-ag", "wombat-gmbh"

@@ -15,7 +15,7 @@ from tests.books import Book, on
 from tests.publishing.damage import KINDS, damage, damaged_one_by_one, differing_files
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_no_file_of_the_demo_costs_a_figure(three_days: Book, tmp_path: Path) -> None:
     """Each file once, in turn in each way. Then one of each table at once, between two runs, with a copy."""
     reached = ObjectStoreTarget.model_construct(url=str(tmp_path / "store"), tables="parquet", keep_days=10)

@@ -59,7 +59,7 @@ def joules(book: Book, table: str = "marts.energy_ledger") -> dict[date, float]:
     return dict(book.query(f"select date, sum(energy_joules)::double from {table} group by date order by date"))
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_only_the_date_that_fails_is_held_back_and_its_rows_can_be_read(sound: Book, broken: Book) -> None:
     rows = broken.broken()
     assert {law: [(row.date, row.table, row.rows) for row in found] for law, found in rows.items()} == {
@@ -167,7 +167,7 @@ def test_a_date_that_was_never_published_is_absent_and_months_leave_it_out(sound
     ) == [(2, "2026-10-07")]
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_a_date_of_another_method_is_left_out_of_months_and_stays_as_published(sound: Book, tmp_path: Path) -> None:
     project = dropped_interval(tmp_path)
     settings = project / "dbt_project.yml"

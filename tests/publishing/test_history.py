@@ -49,7 +49,7 @@ DAYS = "select date, sum(energy_joules)::double, count(*) from marts.model_daily
 MONTH = "select sum(energy_joules)::double from marts.model_monthly"
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_a_lost_warehouse_is_reported_before_anything_runs_and_shrinks_nothing(lost: tuple[Path, Path]) -> None:
     fleet, data = lost
     before = published(data, DAYS)
@@ -61,7 +61,7 @@ def test_a_lost_warehouse_is_reported_before_anything_runs_and_shrinks_nothing(l
     assert published(data, DAYS) == before
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_a_restored_backup_goes_on_where_it_was(lost: tuple[Path, Path], tmp_path: Path) -> None:
     """The source's own check fails, as it gives less than is held; what is held is booked and published as before."""
     fleet, data = lost
@@ -74,7 +74,7 @@ def test_a_restored_backup_goes_on_where_it_was(lost: tuple[Path, Path], tmp_pat
     assert published(tmp_path / "data", "select is_forced from published.publication") == [(False,)]
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_what_the_source_has_no_more_is_refused_and_then_adopted(lost: tuple[Path, Path]) -> None:
     fleet, data = lost
     before, (month,) = published(data, DAYS), published(data, MONTH)

@@ -263,7 +263,7 @@ def test_the_book_has_keys_and_one_table_has_the_names(folder: Path) -> None:
     assert rows(folder, f"select sum(output_tokens)::int from marts.tenant_daily where tenant = '{key}'") == [(180,)]
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_an_erased_name_is_in_no_file_and_no_figure_moves(folder: Path) -> None:
     """The last test of the folder. Logs are the user's: the fleet file's folder keeps them."""
     query = "select month, sum(known_cost_usd), sum(output_tokens) from finance.chargeback group by all order by all"

@@ -41,7 +41,7 @@ def is_ready(url: str) -> bool:
         return False
 
 
-@pytest.mark.rest
+@pytest.mark.long
 @pytest.mark.needs("prometheus")
 def test_serve_ticks_books_the_night_and_answers_prometheus(tmp_path: Path) -> None:
     # Before 01:15 UTC yesterday is not due yet.

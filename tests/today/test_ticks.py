@@ -83,7 +83,7 @@ def test_closed_intervals_are_the_later_bookings_to_the_digit(three_days: Book) 
     assert rows(path, "select distinct hours_until_at from today.today.last_ticks") == [(at("10-07 14:00"),)]
 
 
-@pytest.mark.rest
+@pytest.mark.long
 @pytest.mark.needs("prometheus")
 def test_of_a_real_prometheus(composed_book: Book, tmp_path: Path) -> None:
     """At 10:40 a gauge is silent since 10:10, and comes back at 10:50: nothing of its silence is filled before or

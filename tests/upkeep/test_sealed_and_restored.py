@@ -50,7 +50,7 @@ def rows_of_sealed_dates(book: Book) -> dict[str, tuple]:
     return found
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_sealed_rows_outlive_an_upgrade_with_a_new_mart_and_a_new_column(
     booked: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -100,7 +100,7 @@ def test_sealed_rows_outlive_an_upgrade_with_a_new_mart_and_a_new_column(
     )
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_a_restored_backup_has_the_same_figures_and_books_the_next_date(
     booked: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -354,7 +354,7 @@ def test_a_bug_of_ours_in_a_step_names_the_step_and_leaves_its_traceback(tiny: P
     assert "in planted" in log_of(details)
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_a_refusal_in_our_own_words_needs_no_traceback(tiny: Path) -> None:
     missing = "run_windows: {files: [{path: windows.csv}]}\n"
     done = command(written(tiny.parent, TINY + missing), tiny.parent / "data")

@@ -138,7 +138,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Book:
     return book
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_a_warehouse_of_an_older_commit_ends_equal_to_a_fresh_one(upgraded: tuple[Path, Book], fresh: Book) -> None:
     _, book = upgraded
     assert hashes(book) == hashes(fresh)
@@ -151,7 +151,7 @@ def test_a_warehouse_of_an_older_commit_ends_equal_to_a_fresh_one(upgraded: tupl
     assert published_dates(book) == october(1, 4)
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_a_changed_tariff_is_listed_and_the_named_command_rebooks_it(
     upgraded: tuple[Path, Book], tmp_path: Path
 ) -> None:
@@ -205,7 +205,7 @@ def publish_old(fleet: Fleet) -> None:
     fleet.snapshot.symlink_to("latest/wattledger.duckdb")
 
 
-@pytest.mark.rest
+@pytest.mark.long
 @pytest.mark.parametrize(("commit", "tables"), [("d82048b", 0), ("d4c0322", 1)])
 def test_an_upgrade_that_is_killed_goes_on_with_the_next_night(
     commit: str, tables: int, fresh: Book, tmp_path: Path

@@ -13,7 +13,7 @@ from pipelines.publishing import month_closing
 from tests.books import Book
 from tests.ledger.advice.changing_weeks import run_weeks
 
-pytestmark = pytest.mark.rest
+pytestmark = pytest.mark.long
 
 KWH_OF_WATT = 0.73 * 1.2  # of a month of 730 hours, at PUE 1.2
 NEWEST = (

@@ -188,7 +188,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     return load_test_book(tmp_path_factory.mktemp("load_test"))
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_every_phase_has_its_throughput_latency_joules_and_dollars(book: Book) -> None:
     found = book.query(
         """

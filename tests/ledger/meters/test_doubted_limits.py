@@ -191,7 +191,7 @@ def test_midnight_is_treated_the_same_from_both_sides(book: Book) -> None:
     assert second["sentinel"] == pytest.approx(250 * (86400 - 30) / 86400, abs=1e-6)
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_it_balances_in_any_order(book: Book, tmp_path: Path) -> None:
     assert book.broken() == {}
     expected = book.hashes()

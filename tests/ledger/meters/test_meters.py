@@ -308,7 +308,7 @@ def scopes(tmp_path_factory: pytest.TempPathFactory) -> Book:
     return book
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_joules_of_different_scopes_are_never_added_in_the_headline(scopes: Book) -> None:
     printed = headline(scopes.fleet)
     lines = {line.split("  ")[0]: line.split() for line in printed.splitlines()}

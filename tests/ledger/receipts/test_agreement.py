@@ -24,7 +24,7 @@ from tests.books import environment, files_source, later_command, record
 from tests.planted import ENERGY, INPUT, OUTPUT, Series, board, moment, plant, pod, rising, vllm
 from tests.planted import table_of as table
 
-pytestmark = pytest.mark.rest
+pytestmark = pytest.mark.long
 NOON, ONE = 12 * 3600, 13 * 3600
 FIRST_LOOK = moment(NOON + 900)
 CACHED = "vllm:prompt_tokens_cached_total"

@@ -22,7 +22,7 @@ from tests.books import environment, later_command
 from tests.browser import browsing
 from tests.planted import DAY, ENERGY, INPUT, OUTPUT, board, plant, pod, rising, vllm
 
-pytestmark = pytest.mark.rest
+pytestmark = pytest.mark.long
 NAME = "Acme <b>&amp; Söhne</b>"
 
 

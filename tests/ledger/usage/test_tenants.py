@@ -285,7 +285,7 @@ def test_the_tests_of_the_marts_hold(book: Book) -> None:
     assert book.failed_tests("words_of_the_book_are_known") == set()
 
 
-@pytest.mark.rest
+@pytest.mark.long
 def test_any_order_of_dates_gives_the_same_shares(tmp_path: Path) -> None:
     """The site's peak is on the second date, so the demand charge of the first follows it, and what its tenants pay."""
     lines = [asked("logged", "acme", 1_800), asked("logged", "zeta", 900)]
