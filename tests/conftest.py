@@ -58,9 +58,7 @@ NEEDED_BY = {"composed_book": ("prometheus",), "spark_cluster": ("pyspark", "jav
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     metered.pytest_addoption(parser)
-    parser.addoption(
-        "--part", metavar="N/OF", help="only every OF-th file, from the N-th on"
-    )
+    parser.addoption("--part", metavar="N/OF", help="only every OF-th file, from the N-th on")
 
 
 @pytest.hookimpl(wrapper=True)
