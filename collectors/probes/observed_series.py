@@ -85,5 +85,5 @@ class ObservedSeries:
         return None
 
     def oldest_days(self, _metric: str) -> int | None:
-        """Since how many whole days there are samples; None where there is no history."""
+        """How many whole dates back there are samples; None where there is no history."""
         return self.since_days

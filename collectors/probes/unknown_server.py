@@ -172,7 +172,8 @@ class UnknownServer:
             return None
 
     def oldest_days(self, metric: str) -> int | None:
-        """Since how many whole days a metric has samples, found by halving; None where it has none now."""
+        """How many whole UTC dates back a metric has samples, found by halving: 0 where they began on the date of
+        `until`, None where it has none now."""
         if not self._is_there(metric, 0):
             return None
         low, high = 0, 1
@@ -184,11 +185,10 @@ class UnknownServer:
         return low
 
     def _is_there(self, metric: str, days: int) -> bool:
-        # An hour, not a moment: an exporter may have been restarted just then.
-        counted = self.number(
-            f"count(count_over_time({self._selector(metric)}[1h]))", at=self.until - timedelta(days=days)
-        )
-        return bool(counted)
+        # An hour, not a moment: an exporter may have been restarted just then. Of an earlier date the first one.
+        midnight = self.until.replace(hour=0, minute=0, second=0, microsecond=0)
+        at = midnight - timedelta(days=days) + timedelta(hours=1) if days else self.until
+        return bool(self.number(f"count(count_over_time({self._selector(metric)}[1h]))", at=at))
 
     def _selector(self, metric: str, *labels: str) -> str:
         named = orjson.dumps(metric).decode()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ import orjson
 
 from collectors.protocols.http_client import HttpClient
 from collectors.protocols.matrix import data_of
-from collectors.samples import SourceError
+from collectors.samples import Family, SourceError
 
 QUERY = "/api/v1/query"
 # Families in one question; a name has some 40 characters, and a request of a few thousand passes every proxy.
@@ -34,7 +34,7 @@ class Load(NamedTuple):
     families: int
     series: int
     samples_per_hour: int
-    # Usually between two samples of a series: the median over the family with most series.
+    # Usually between two samples of a series: the median over the metered family with most series.
     interval_seconds: float | None
     newest_at: datetime | None
 
@@ -63,20 +63,33 @@ def clock_ahead_seconds(server: HttpClient) -> float:
         raise SourceError(server.url + QUERY, 200, "answered no time, expected Prometheus' API") from None
 
 
-def load(server: HttpClient, families: Collection[str], matchers: Sequence[str] = ()) -> Load:
-    """What these families hold, by the server's own clock. SourceError where it refuses a question."""
+def load(
+    server: HttpClient, families: Mapping[str, Family], metered: Collection[str], matchers: Sequence[str] = ()
+) -> Load:
+    """What these families hold, by the server's own clock. The interval is of one of `metered`, where the server has
+    one. SourceError where it refuses a question."""
     series = _series(server, families, matchers, "1h")
     is_alive = bool(series)
     series = series or _series(server, families, matchers, "1d")
     if not series:
         return Load(0, 0, 0, None, None)
-    samples = _each(server, series, matchers, "sum(count_over_time({0}[1h]))") if is_alive else {}
-    largest = max(series, key=lambda family: (series[family], family))
-    counts = _each(server, [largest], matchers, "quantile(0.5, count_over_time({0}[1h]))") if is_alive else {}
+    samples = (
+        _each(server, {name: families[name] for name in series}, matchers, "sum(count_over_time({0}[1h]))")
+        if is_alive
+        else {}
+    )
+    largest = max(series, key=lambda family: (family in metered, series[family], family))
+    counts = (
+        _each(server, {largest: families[largest]}, matchers, "quantile(0.5, count_over_time({0}[1h]))")
+        if is_alive
+        else {}
+    )
     fullest = "quantile(0.5, max_over_time(count_over_time({0}[5m])[55m:5m]))"
-    most = _each(server, [largest], matchers, fullest) if is_alive else {}
-    newest = _each(server, series, matchers, "max(timestamp({0}))")
-    newest = newest or _each(server, series, matchers, "max(max_over_time(timestamp({0})[1d:1m]))")
+    most = _each(server, {largest: families[largest]}, matchers, fullest) if is_alive else {}
+    newest = _each(server, {name: families[name] for name in series}, matchers, "max(timestamp({0}))")
+    newest = newest or _each(
+        server, {name: families[name] for name in series}, matchers, "max(max_over_time(timestamp({0})[1d:1m]))"
+    )
     return Load(
         len(series),
         sum(map(round, series.values())),
@@ -96,24 +109,29 @@ def _interval(of_an_hour: float, of_five_minutes: float) -> float | None:
     return seconds if seconds < WITH_A_GAP * fullest else fullest
 
 
-def _series(server: HttpClient, families: Iterable[str], matchers: Sequence[str], span: str) -> dict[str, float]:
-    """Family -> its series with a sample in the span before the server's now."""
+def _series(server: HttpClient, families: Mapping[str, Family], matchers: Sequence[str], span: str) -> dict[str, float]:
+    """Family -> its series with a sample in the span before the server's now; of a family with a label those that have
+    it, as a landing asks for them."""
     found: dict[str, float] = {}
     for part in _parts(sorted(families)):
         names = f"__name__=~{json.dumps('|'.join(map(re.escape, part)), ensure_ascii=False)}"
         # Of the functions over a span this one alone keeps the names.
         promql = f"count by (__name__) (last_over_time({_selector(names, matchers)}[{span}]))"
         found |= {one["metric"].get("__name__", ""): float(one["value"][1]) for one in _vector(server, promql)}
-    return found
+    labelled = {name: families[name] for name in found if name in families and families[name].label}
+    if not labelled:
+        return found
+    having = _each(server, labelled, matchers, f"count(last_over_time({{0}}[{span}]))")
+    return {name: series for name, series in found.items() if name not in labelled} | having
 
 
-def _each(server: HttpClient, families: Iterable[str], matchers: Sequence[str], promql: str) -> dict[str, float]:
+def _each(server: HttpClient, families: Mapping[str, Family], matchers: Sequence[str], promql: str) -> dict[str, float]:
     """Family -> the value of a query, in which {0} is its selector. Over several names at once a server would refuse
     most functions: without the names two series are the same."""
     found: dict[str, float] = {}
     for part in _parts(sorted(families)):
         queries = [
-            f'label_replace({promql.format(_selector(f"__name__={json.dumps(family)}", matchers))}, "family",'
+            f'label_replace({promql.format(_selector_of(families[family], matchers))}, "family",'
             f' {json.dumps(family)}, "", "")'
             for family in part
         ]
@@ -124,6 +142,11 @@ def _each(server: HttpClient, families: Iterable[str], matchers: Sequence[str], 
 
 def _parts(families: Sequence[str]) -> Iterable[Sequence[str]]:
     return (families[n : n + FAMILIES_A_QUESTION] for n in range(0, len(families), FAMILIES_A_QUESTION))
+
+
+def _selector_of(family: Family, matchers: Sequence[str]) -> str:
+    name = f"__name__={json.dumps(family.metric)}"
+    return _selector(name, matchers if family.label is None else [f'{family.label}!=""', *matchers])
 
 
 def _selector(names: str, matchers: Sequence[str]) -> str:

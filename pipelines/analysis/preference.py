@@ -22,7 +22,7 @@ TABLES = ("right_sizing", "consolidation")  # of equal rows the one that can be 
 # What the choice of a row reads.
 FACTS = [
     *("table", "recommendation_id", "exclusive_group_id", "colocation_id", "kind", "saving_kwh_month"),
-    "saving_usd_month_if_released",
+    *("saving_usd_month_if_released", "current_gpus"),
 ]
 
 HIGH, MEDIUM, LOW = "high", "medium", "low"
@@ -56,7 +56,8 @@ def preferred(rows: pd.DataFrame) -> pd.Series:
     """Which rows to follow, so that their savings add up: one per `exclusive_group_id`.
 
     `rows` of both tables, with FACTS. A change comes before none; then the greatest saving_kwh_month, the greatest
-    saving_usd_month_if_released, the order of KINDS and of TABLES. Rows of one `colocation_id` are followed together or
+    saving_usd_month_if_released, the order of KINDS and of TABLES, the most accelerators: seconds of a host's meter,
+    while the exporter of its boards was silent, have a row too. Rows of one `colocation_id` are followed together or
     not at all: they are preferred where together they save more than the best other rows of their groups.
     """
     ranked = (
@@ -67,10 +68,11 @@ def preferred(rows: pd.DataFrame) -> pd.Series:
             usd=rows["saving_usd_month_if_released"].astype(float).fillna(-np.inf),
             kind_order=rows["kind"].map({kind: place for place, kind in enumerate(KINDS)}),
             table_order=rows["table"].map({table: place for place, table in enumerate(TABLES)}),
+            gpus=rows["current_gpus"].astype(float).fillna(-np.inf),
         )
         .sort_values(
-            ["changes", "kwh", "usd", "kind_order", "table_order", "recommendation_id"],
-            ascending=[False, False, False, True, True, True],
+            ["changes", "kwh", "usd", "kind_order", "table_order", "gpus", "recommendation_id"],
+            ascending=[False, False, False, True, True, False, True],
         )
     )
     together = ranked["colocation_id"].notna()

@@ -135,7 +135,7 @@ def _of_a_place(
     try:
         found = survey(place(), _progress)
     except SourceError as failure:
-        print(_unreachable(failure), file=sys.stderr)
+        print(_unreachable(failure, options), file=sys.stderr)
         return 1
     _progress("")
     doubtful = doubts(found)
@@ -301,9 +301,12 @@ def _headers(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _unreachable(failure: SourceError) -> str:
+def _unreachable(failure: SourceError, options: argparse.Namespace) -> str:
+    given = options.bearer_env or options.password_env
     remedy = {
-        401: " It asks for a login: --bearer-env NAME names the variable that holds a token.",
+        401: f" It refuses what is in {given}."
+        if given
+        else " It asks for a login: --bearer-env NAME names the variable that holds a token.",
         403: " It refuses this login, or this path.",
         404: " Is this the root of the API? It is the part before /api/v1. A metrics page ends in /metrics.",
     }.get(failure.status or 0, "")

@@ -172,8 +172,8 @@ def nightly(fleet: Fleet, instance: dg.DagsterInstance) -> str | None:
     if is_alive:
         return f"Booked nightly at {at} by the running Dagster daemon. To switch it off: {where}."
     return (
-        f"Not booked nightly now: no Dagster daemon is running. `{opens}` books it at {at} while it is open."
-        f" To switch that off: {where}."
+        f"Not booked nightly now: `wattledger serve --fleet {_shown(fleet.path)}` books it at {at}, and `{opens}` does"
+        f" while it is open. To switch that off: {where}."
     )
 
 

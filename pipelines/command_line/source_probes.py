@@ -89,7 +89,9 @@ def _refused(key: str, source: AnySource, refusal: SourceError) -> Answer:
     what = f"no answer from {refusal.url}: {text}"
     name = "url" if source.kind == "prometheus" else "path"
     if refusal.status in _NEEDS_LOGIN:
-        name, what = "auth", f"{what}. It needs a login: auth: {{bearer_env: VARIABLE}}, or a user and a password"
+        needed = "It needs a login: auth: {bearer_env: VARIABLE}, or a user and a password"
+        has_login = isinstance(source, PrometheusSource) and source.auth is not None
+        name, what = "auth", f"{what}. {'It refuses this login' if has_login else needed}"
     return Answer(source.name, source.kind, _place(source), text, (Finding(f"{key}.{name}", what, severity="error"),))
 
 
@@ -121,7 +123,7 @@ def _of_server(key: str, source: PrometheusSource, families: Mapping[str, Family
         ahead = server_probe.clock_ahead_seconds(collector.server)
         program = server_probe.program(collector.server)
         try:
-            load = server_probe.load(collector.server, families, source.matchers)
+            load = server_probe.load(collector.server, families, _metered(source), source.matchers)
             now = datetime.now(UTC) + timedelta(seconds=ahead)
             seconds = _seconds_of_a_day(collector, families, load, now, source)
         except SourceError as refusal:
@@ -140,6 +142,12 @@ def _of_server(key: str, source: PrometheusSource, families: Mapping[str, Family
     return Answer(
         source.name, source.kind, _place(source), text, tuple(_doubts_of_server(key, source, server, period_end))
     )
+
+
+def _metered(source: PrometheusSource) -> set[str]:
+    """What is read for its values: a scraper may ask for the labels of pods and nodes at another interval."""
+    names = {name for quantity in ("energy", "power", "tokens") for name in catalog.metrics(quantity=quantity)}
+    return names | {f"{source.metric_prefix or ''}{name}" for name in names}
 
 
 def _uncounted(key: str, source: PrometheusSource, program: str, refusal: SourceError) -> Answer:
@@ -166,7 +174,8 @@ def _doubts_of_server(
         yield Finding(f"{key}.url", age, "one of the last hour: do its exporters and its scraper run?")
     measured = load.interval_seconds
     if measured is not None and not 1 / MOST_INTERVALS_OFF < source.interval_seconds / measured < MOST_INTERVALS_OFF:
-        expected = f"about {float(f'{measured:.2g}'):g}, by the samples of the last hour of the family with most series"
+        seen = "by the samples of the last hour of the family of power or tokens with most series"
+        expected = f"about {float(f'{measured:.2g}'):g}, {seen}"
         yield Finding(f"{key}.interval_seconds", f"{source.interval_seconds:g}", expected)
     limits = source.limits
     if load.series > limits.series:

@@ -38,6 +38,7 @@ def doubts(found: Survey) -> list[Doubt]:
         *_times(found),
         *_copies(found),
         *_types(found),
+        *_containers(found),
         *_power_and_engines(found),
         *_roles(found),
         *_unread(found),
@@ -116,6 +117,18 @@ def _types(found: Survey) -> Iterator[Doubt]:
                 " among the known ones: it has no idle reference and no rate.",
                 {"device_types": [{"name": _plain(name), "aliases": [name], "power_limit_watts": None}]},
             )
+
+
+def _containers(found: Survey) -> Iterator[Doubt]:
+    """Nodes with a container's number, where no label `node` has the host's name."""
+    boards = [one for one in found.of("energy", "power") if one.metric.meter_scope == "board"]
+    named = {one.meant.get("node", "") for one in boards if not one.labels.get("node")}
+    if numbers := sorted(name for name in named if re.fullmatch("[0-9a-f]{12}", name)):
+        yield Doubt(
+            f"{len(numbers)} nodes of boards are called as a container is: {_named(numbers)}. Did the exporter take its"
+            " container's number for the host's name? Then write the host:"
+            f" nodes: [{{name: HOST, aliases: [{numbers[0]}]}}], or its wall meter is booked beside its boards."
+        )
 
 
 def _power_and_engines(found: Survey) -> Iterator[Doubt]:

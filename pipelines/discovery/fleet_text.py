@@ -66,9 +66,13 @@ def fleet_text(
 
 
 def first_day(found: Survey) -> date:
-    """The first date to book: at least yesterday, and no earlier than the server has samples."""
-    days = max(1, min(FIRST_DAYS, found.oldest_days if found.oldest_days is not None else 1))
-    return found.looked_at.date() - timedelta(days=days)
+    """The first date to book: the first one whole that the server has, at least yesterday."""
+    days = min(FIRST_DAYS, found.oldest_days or 0)
+    return found.looked_at.date() - timedelta(days=days if _has_ended(found) else max(1, days))
+
+
+def _has_ended(found: Survey) -> bool:
+    return found.looked_at.date() + timedelta(days=1) < found.at.date()
 
 
 def interval_seconds(found: Survey) -> float:
@@ -80,9 +84,12 @@ def _period(found: Survey) -> Iterator[str]:
     oldest = found.oldest_days
     if oldest is not None and oldest > FIRST_DAYS:
         yield f"# The server has samples of the last {oldest:,} days: an earlier start books them, too."
-    start, after = first_day(found), found.looked_at.date() + timedelta(days=1)
-    if after < found.at.date():
-        yield "# Its samples ended on the day before this end: take the end away when they go on."
+    start, last = first_day(found), found.looked_at
+    if _has_ended(found):
+        # A date that has no sample in its last hour is no whole one; the only one is booked all the same.
+        is_whole = (last + timedelta(hours=1)).date() > last.date()
+        after = last.date() + timedelta(days=1) if is_whole or start == last.date() else last.date()
+        yield f"# Its samples ended on {last:%Y-%m-%d at %H:%M}: take the end away when they go on."
         yield f"period: {{start: {start}, end: {after}}}   # UTC dates [start, end)"
     else:
         yield f"period: {{start: {start}}}   # UTC dates; without an end up to yesterday"

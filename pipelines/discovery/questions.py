@@ -43,8 +43,11 @@ def _without_a_rate(kind: str) -> str:
 
 
 def _unmetered_hosts(found: Survey) -> Iterator[str]:
-    if "node" not in found.meters():
-        yield "watts of the hosts beside their boards (nodes[].host_watts): without them they are assumed"
+    hosts = len({board.node for board in found.boards().values()})
+    meters = max(found.meters().get("node", {}).values(), default=0)
+    if meters < hosts or not hosts:
+        which = f"{hosts - meters} of {hosts} hosts" if meters else "the hosts"
+        yield f"watts of {which} beside their boards (nodes[].host_watts): without them they are assumed"
 
 
 def asked(found: Survey) -> Answers:

@@ -161,9 +161,11 @@ class Survey:
     def engines(self, level: str = "engine") -> dict[str, Engine]:
         """Engine -> what serves, of this level: engine, frontend or gateway."""
         found: dict[str, Engine] = {}
+        hosts = self._hosts()
         for one in self.of("tokens"):
             if one.metric.level == level:
                 made = _engine(one)
+                made = made._replace(node=hosts.get(made.node or "", made.node))
                 before = found.get(made.name)
                 found[made.name] = made if before is None or before.model is None else before
         return found
@@ -192,6 +194,15 @@ class Survey:
             meters = {name for name in meters if name and not is_address(name)}
         named = boards | meters | {engine.node for engine in self.engines().values()}
         return {name for name in named if name}
+
+    def _hosts(self) -> dict[str, str]:
+        """Address -> the one host that series of power which are scraped there name, as `stg_host_names` has it."""
+        named: dict[str, set[str]] = {}
+        for one in self.of("energy", "power"):
+            address, node = _host(one.labels.get("instance")), one.meant.get("node")
+            if address and is_address(address) and node and not is_address(node):
+                named.setdefault(address, set()).add(node)
+        return {address: nodes.pop() for address, nodes in named.items() if len(nodes) == 1}
 
     def exporters(self) -> dict[str, list[Metric]]:
         """Source kind -> its metrics that are there."""

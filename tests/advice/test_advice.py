@@ -209,7 +209,7 @@ def test_freed_accelerators_are_saved_now_or_once_no_commitment_pays_for_them(bo
 
 
 def row(table: str, group: str, kind: str, kwh: float | None = None, usd: float | None = None, **more: Any) -> dict:
-    named = {"table": table, "exclusive_group_id": group, "kind": kind, "colocation_id": None}
+    named = {"table": table, "exclusive_group_id": group, "kind": kind, "colocation_id": None, "current_gpus": None}
     saved = {"saving_kwh_month": kwh, "saving_usd_month_if_released": usd}
     return named | saved | more | {"recommendation_id": f"{table}/{group}/{kind}"}
 
@@ -234,6 +234,18 @@ def test_to_keep_is_followed_only_where_there_is_nothing_else() -> None:
     assert preferred(row("right_sizing", "a", "keep"), unknown) == ["consolidation/a/spin_down"]
     kept = row("right_sizing", "a", "keep"), row("consolidation", "a", "insufficient_data")
     assert preferred(*reversed(kept)) == ["right_sizing/a/keep"]
+
+
+def test_a_deployment_without_advice_is_shown_by_its_boards() -> None:
+    """Two seconds of the host's meter while the boards' exporter was silent are a row as well: its reason and its
+    0 GPUs were shown for a deployment of 4."""
+    sliver, boards, silent = (
+        row("right_sizing", "a", "insufficient_data", current_gpus=gpus) | {"recommendation_id": name}
+        for name, gpus in (("1", 0.0), ("2", 4.0), ("0", None))
+    )
+    assert preferred(sliver, boards, silent) == ["2"]
+    # What saves more is followed all the same.
+    assert preferred(boards, row("right_sizing", "a", "fewer_gpus", 5, current_gpus=2)) == ["right_sizing/a/fewer_gpus"]
 
 
 @pytest.mark.parametrize(

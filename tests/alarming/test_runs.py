@@ -265,8 +265,8 @@ def test_a_run_of_dagsters_daemon_sends_its_alarms(tmp_path: Path) -> None:
             while not taken.requests and time.monotonic() < deadline:
                 time.sleep(1)
     (message,) = taken.bodies
-    assert message["title"] == "fleet tiny (synthetic): 2 new alarms (2 errors)"
-    assert [one["name"] for one in message["alarms"]] == ["run", "raw/landings source_cluster_answers"]
+    assert message["title"] == "fleet tiny (synthetic): 1 new alarm (1 error)"
+    assert [one["name"] for one in message["alarms"]] == ["raw/landings source_cluster_answers"]
     assert "Connection refused (5 attempts)" in message["alarms"][0]["which"]
 
 

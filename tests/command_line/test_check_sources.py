@@ -44,9 +44,13 @@ def findings(path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[
     return status, [(one["key"], text) for one, text in zip(listed, texts, strict=True)]
 
 
-def history(ago_seconds: float, silent: tuple[float, float] = (0, 0)) -> Iterator[str]:
+# The labels of pods are asked for where they name a group of workers, which none of these does.
+KUBERNETES = ("kube_pod_info", "kube_pod_labels")
+
+
+def history(ago_seconds: float, silent: tuple[float, float] = (0, 0), pods: int = 0) -> Iterator[str]:
     """Three boards and one engine, a sample each 15 s in the two hours before `ago_seconds` ago, but for those seconds
-    before the last one that are silent."""
+    before the last one that are silent. Each pod has two series of kube-state-metrics, a sample each 60 s."""
     last = time.time() - ago_seconds
     times = [last - 15 * n for n in reversed(range(480)) if not silent[1] < 15 * n < silent[0]]
     boards = [{"Hostname": "n1", "UUID": f"GPU-{n}", "gpu": str(n), "modelName": "NVIDIA H200"} for n in range(3)]
@@ -56,6 +60,7 @@ def history(ago_seconds: float, silent: tuple[float, float] = (0, 0)) -> Iterato
             *(("DCGM_FI_DEV_POWER_USAGE", board, [(at, 300.0) for at in times]) for board in boards),
             ("vllm:generation_tokens_total", engine, [(at, 10.0 * n) for n, at in enumerate(times)]),
             ("unrelated_total", engine, [(at, 1.0) for at in times]),
+            *((name, {"pod": f"p{n}"}, [(at, 1.0) for at in times[3::4]]) for name in KUBERNETES for n in range(pods)),
         ]
     )
 
@@ -66,26 +71,28 @@ def test_a_server_is_named_with_its_families_age_and_cost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], server: Callable
 ) -> None:
     (tmp_path / "server").mkdir()
-    with server(tmp_path / "server", history(20)) as url:
+    with server(tmp_path / "server", history(20, pods=10)) as url:
         path = fleet_of(tmp_path, SOURCE.format(url=url, seconds=15), start=YESTERDAY)
         assert main(["check", "--fleet", str(path)]) == 0
         line = capsys.readouterr().out.splitlines()[3]
-        # 4 series each 15 s for 24 hours are 23,040 samples; the hour has one of them less, or none.
+        # 4 series each 15 s and 10 each 60 s for 24 hours are 37,440 samples; the hour has one of each less, or none.
+        # Most series are of pods: they were the interval, and 10 that no landing asks for were among the samples.
         found = re.fullmatch(
-            rf"cluster  prometheus  {url}  Prometheus' API( [\d.+a-z]+)?: 2 known families, 4 series, newest sample"
+            rf"cluster  prometheus  {url}  Prometheus' API( [\d.+a-z]+)?: 3 known families, 14 series, newest sample"
             r" (\d+) s old; a day is (\d+),(\d+) samples, read in at most \d+ s",
             line,
         )
         assert found is not None, line
         assert 15 <= int(found[2]) <= 60
-        assert 22_500 <= int(found[3] + found[4]) <= 23_136
+        assert 36_600 <= int(found[3] + found[4]) <= 37_776
 
         assert findings(fleet_of(tmp_path, SOURCE.format(url=url, seconds=60), start=YESTERDAY), capsys) == (
             0,
             [
                 (
                     "sources[cluster].interval_seconds",
-                    "got 60, expected about 15, by the samples of the last hour of the family with most series",
+                    "got 60, expected about 15, by the samples of the last hour of the family of power or tokens with"
+                    " most series",
                 )
             ],
         )

@@ -157,8 +157,9 @@ def test_a_run_reports_whether_its_fleet_is_booked_nightly(tmp_path: Path) -> No
     with dg.DagsterInstance.local_temp(str(tmp_path)) as history:
         assert instance.nightly(closed, history) is None
         assert instance.nightly(fleet, history) == (
-            f"Not booked nightly now: no Dagster daemon is running. `wattledger dev --fleet {fleet.path}` books it at"
-            " 01:15 UTC while it is open. To switch that off: Dagster UI > Automation > daily_ledger_schedule."
+            f"Not booked nightly now: `wattledger serve --fleet {fleet.path}` books it at 01:15 UTC, and"
+            f" `wattledger dev --fleet {fleet.path}` does while it is open."
+            " To switch that off: Dagster UI > Automation > daily_ledger_schedule."
         )
         for age, words in (
             (3600, "Not booked nightly now"),

@@ -18,13 +18,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from collectors.probes.unknown_server import UnknownServer
+from collectors.probes.unknown_server import Product, UnknownServer
 from collectors.samples import Window
 from pipelines.command_line.main import main
 from pipelines.discovery.doubts import doubts
 from pipelines.discovery.first_numbers import last_full_hours
 from pipelines.discovery.fleet_text import Answers, fleet_text
-from pipelines.discovery.survey import survey
+from pipelines.discovery.survey import Survey, survey
 from pipelines.fleet.catalog import known_metrics
 from pipelines.fleet.fleet_file import load_fleet
 from tests import composed
@@ -149,7 +149,46 @@ def test_a_server_whose_samples_ended_is_looked_at_as_it_was_then(url: str, caps
     found = survey(server)
     server.close()
     written = yaml.safe_load(fleet_text("then", {"kind": "prometheus", "url": url}, found, [], Answers()))
-    assert written["period"] == {"start": date(2026, 10, 14), "end": date(2026, 10, 16)}
+    # It has no whole date: the one of which it has three hours is booked.
+    assert written["period"] == {"start": date(2026, 10, 15), "end": date(2026, 10, 16)}
+
+
+TWO_DATES = {"start": date(2026, 11, 24), "end": date(2026, 11, 26)}
+
+
+@pytest.mark.parametrize(
+    ("looked_at", "first_sample", "last_sample", "period"),
+    [
+        # Two and a half hours of the 28th are no whole date.
+        ("2026-11-30T23:25", "2026-11-28T21:40", "2026-11-30T23:25", {"start": date(2026, 11, 29)}),
+        ("2026-11-30T01:00", "2026-11-28T00:10", "2026-11-30T01:00", {"start": date(2026, 11, 28)}),
+        # Of yesterday there is an hour: it is booked, as nothing else can be.
+        ("2026-11-30T12:00", "2026-11-29T23:00", "2026-11-30T12:00", {"start": date(2026, 11, 29)}),
+        # They ended at two in the night, or at the end of a date.
+        ("2026-11-30T12:00", "2026-11-24T00:10", "2026-11-26T02:00", TWO_DATES),
+        ("2026-11-30T12:00", "2026-11-24T00:10", "2026-11-25T23:59", TWO_DATES),
+    ],
+)
+def test_the_period_begins_and_ends_with_whole_dates(
+    looked_at: str, first_sample: str, last_sample: str, period: dict[str, date]
+) -> None:
+    first, last, at = (datetime.fromisoformat(f"{one}+00:00") for one in (first_sample, last_sample, looked_at))
+
+    class Server(UnknownServer):
+        def number(self, promql: str, at: datetime | None = None) -> float | None:
+            end = at or self.until
+            return float(first <= end and end - timedelta(hours=1) <= last)
+
+    server = Server("http://127.0.0.1:9", at)
+    server.until = last
+    found = Survey(
+        url="", at=at, product=Product("server", None, None), clock_seconds=None, newest_at=last,
+        oldest_days=server.oldest_days("watts"), intervals={}, metrics=[], series=[], unread=[], prefixes={},
+        provider_ids=[],
+    )  # fmt: skip
+    server.close()
+    written = yaml.safe_load(fleet_text("then", {"kind": "prometheus", "url": ""}, found, [], Answers()))
+    assert written["period"] == period
 
 
 HIDDEN = 3 * HOURS + 720
