@@ -72,6 +72,7 @@ def figures(book: Seen) -> dict[str, tuple]:
     for mart, columns in marts:
         names = "select name from temp.owners where shape = getvariable('shape') and named"
         is_own = " or ".join(f"{column} in ({names} = '{column}')" for column in columns)
-        hashes[mart] = book.query(f"select count(*), bit_xor(hash(t)) from marts.{mart} as t where {is_own}")[0]
+        figures = "bit_xor(hash(*columns(lambda name: name <> 'tenant')))"  # the key of a tenant is random
+        hashes[mart] = book.query(f"select count(*), {figures} from marts.{mart} where {is_own}")[0]
     assert any(rows for rows, _ in hashes.values())
     return hashes
