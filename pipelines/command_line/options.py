@@ -74,7 +74,9 @@ def parser() -> argparse.ArgumentParser:
             _add_fleet(command, several=name == "dev")
     commands.add_parser("schema", help="print the JSON Schema of a fleet file, for editors")
     explained = commands.add_parser("help", help="print what the pages have on a name, or a page")
-    explained.add_argument("word", metavar="CHECK|KEY|FIGURE|PAGE", help="such as costs_are_usual, or install")
+    explained.add_argument(
+        "word", nargs="?", default="index", metavar="CHECK|KEY|FIGURE|PAGE", help="such as costs_are_usual, or install"
+    )
     completion = commands.add_parser("completion", help="print what completes commands and options in a shell")
     completion.add_argument("shell", choices=SHELLS)
     return root

@@ -133,7 +133,8 @@ def _of_server(key: str, source: PrometheusSource, families: Mapping[str, Family
         server = _Server(program, load, ahead, now, seconds)
     finally:
         collector.server.close()
-    text = f"{server.program}: no known family within a day"
+    is_over = period_end is not None and period_end < server.now.date()
+    text = f"{server.program}: no known family within a day{', and the period is over' if is_over else ''}"
     if load.families:
         newest = f"newest sample {_age(now - load.newest_at)}" if load.newest_at else "no newest sample"
         text = f"{server.program}: {load.families} known families, {load.series:,} series, {newest}"

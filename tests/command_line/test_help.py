@@ -24,10 +24,17 @@ def test_a_word_has_its_section(capsys: pytest.CaptureFixture[str], word: str, p
     assert len(shown.splitlines()) < 100
 
 
-@pytest.mark.parametrize("name", ["docs/install.md", "install"])
-def test_a_page_that_a_message_names_is_printed(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    assert main(["help", name]) == 0
-    assert capsys.readouterr().out.startswith("# Install")
+@pytest.mark.parametrize(
+    ("words", "title"),
+    [(["docs/install.md"], "# Install"), (["install"], "# Install"), ([], "# Wattledger\n\n> **For** everyone")],
+    ids=["path", "name", "none"],
+)
+def test_a_page_that_a_message_names_is_printed(
+    capsys: pytest.CaptureFixture[str], words: list[str], title: str
+) -> None:
+    """Without a word it is the page that names the others."""
+    assert main(["help", *words]) == 0
+    assert capsys.readouterr().out.startswith(title)
 
 
 @pytest.mark.parametrize(
