@@ -102,7 +102,9 @@ final as (
         {{ columns_of('running', keys) }},
         {{ columns_of('running', ['request_team', 'tenant', 'requests']) }},
         {{ columns_of('running', tenant_token_facts()) }},
-        {{ columns_of('running', ['claimed_gpu_seconds', 'energy_joules', 'energy_joules_at_low_weight', 'energy_joules_at_high_weight', 'location_gco2e']) }},
+        {{ columns_of('running', [
+            'claimed_gpu_seconds', 'energy_joules', 'energy_joules_at_low_weight', 'energy_joules_at_high_weight', 'location_gco2e'
+        ]) }},
         {% for basis in cost_bases() -%}
         {% set usd = '(costs.' ~ basis ~ '_cost_usd - running.all_' ~ basis ~ '_own_usd)' -%}
         {% set weight = 'running.' ~ basis ~ '_weight' -%}

@@ -7,6 +7,7 @@
 {% set by_energy = ['energy_joules', 'location_gco2e', 'doubted_joules'] %}
 {% set at_ends = ['energy_joules_at_low_weight', 'energy_joules_at_high_weight'] %}
 {% set weights = ['price', 'low', 'middle', 'high'] %}
+{% set logged = ['requests', 'logged_input_tokens', 'logged_cached_input_tokens', 'logged_output_tokens'] %}
 {% set token_doubts = ['doubted_tokens', 'unbooked_tokens'] %}
 {% set hour_keys = ['hour_start_at', 'billing_month'] + model_keys() %}
 
@@ -205,7 +206,7 @@ tenants as (
 
     select
         {{ (keys + ['request_team', 'tenant']) | join(', ') }},
-        {% for count in ['requests', 'logged_input_tokens', 'logged_cached_input_tokens', 'logged_output_tokens'] -%}
+        {% for count in logged -%}
         {{ exact_sum(count) }} as {{ count }},
         {% endfor -%}
         {% for fact in classes + facts + at_ends -%}
@@ -276,7 +277,7 @@ all_rows as (
     select
         {{ (keys + ['request_team', 'tenant']) | join(', ') }},
         true as is_served,
-        {{ (['requests', 'logged_input_tokens', 'logged_cached_input_tokens', 'logged_output_tokens'] + classes + facts + at_ends) | join(', ') }},
+        {{ (logged + classes + facts + at_ends) | join(', ') }},
         {{ (doubt_facts() + ['listed_reasons']) | join(', ') }}
     from tenants
     union all
@@ -313,7 +314,7 @@ final as (
 
     select
         {{ (keys + ['request_team', 'tenant', 'is_served']) | join(', ') }},
-        {% for fact in ['requests', 'logged_input_tokens', 'logged_cached_input_tokens', 'logged_output_tokens'] + classes + facts + at_ends -%}
+        {% for fact in logged + classes + facts + at_ends -%}
         cast({{ fact }} as {{ fact_type(fact) }}) as {{ fact }},
         {% endfor -%}
         {{ doubt_columns(tokens=tenant_tokens()) }},
