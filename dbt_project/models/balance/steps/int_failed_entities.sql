@@ -6,10 +6,10 @@ with broken as (
     {{ broken_rows({
         'every_metered_joule_is_booked_once':
             'Do not use the joules of this meter on this date: the book and its raw samples differ.'
-            ~ ' Book the date again after the next upgrade, and report it with these rows.',
+            ' Book the date again after the next upgrade, and report it with these rows.',
         'tokens_are_booked_once':
             'Do not use the tokens of this engine on this date: the book and its raw samples differ.'
-            ~ ' Book the date again after the next upgrade, and report it with these rows.'
+            ' Book the date again after the next upgrade, and report it with these rows.'
     }) }}
 
 ),
