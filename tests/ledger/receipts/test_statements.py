@@ -1,9 +1,10 @@
 """A tenant's statement and a request's receipt as people read them, with figures worked out by hand.
 
-`chat` draws 360 W all day and moves 4 input and 1 output tokens a second, `mail` the same. acme asked chat once, at
-ten: 1,000 in and 100 out are 350 of the hour's 3,600 + 14,400 / 4 = 7,200 weighted tokens, so 1.296 MJ × 350 / 7,200 =
-63 kJ, with a PUE of 1.2 0.021 kWh: 8.4 g at 400 g/kWh by location, 10.5 g at 500 by market. At 2 and 10 USD a million
-it pays 0.003 USD. It asked mail, which has no contract, for 200 output tokens.
+`chat` draws 360 W all day and moves 4 input and 1 output tokens a second, one request at a time, `mail` the same. An
+input token then takes 0.012 of an output token's joules. acme asked chat once, at ten: 1,000 in and 100 out are 112 of
+the hour's 3,600 + 14,400 × 0.012 = 3,772.8, so 1.296 MJ × 112 / 3,772.8 = 38.473 kJ, with a PUE of 1.2 0.012824 kWh:
+5.1298 g at 400 g/kWh by location, 6.4122 g at 500 by market. At 2 and 10 USD a million it pays 0.003 USD. It asked
+mail, which has no contract, for 200 output tokens.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pytest
 from pipelines.fleet.places import PROJECT
 from tests.books import environment, later_command
 from tests.browser import browsing
-from tests.planted import DAY, ENERGY, INPUT, OUTPUT, board, plant, pod, rising, vllm
+from tests.planted import DAY, ENERGY, INPUT, OUTPUT, board, plant, pod, rising, steady, vllm
 
 pytestmark = pytest.mark.long
 NAME = "Acme <b>&amp; Söhne</b>"
@@ -57,6 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 (ENERGY, board(f"GPU-{model}", f"n-{model}", **pod(f"{model}-0")), rising(360_000)),
                 (INPUT, vllm(f"{model}-0", model), rising(4)),
                 (OUTPUT, vllm(f"{model}-0", model), rising(1)),
+                ("vllm:num_requests_running", vllm(f"{model}-0", model), steady(1)),
             )
         ],
         sites=[
@@ -99,15 +101,17 @@ def test_a_statement_has_what_the_tenant_used_and_pays_for(folder: Path) -> None
         "output_tokens": 100,
         "cached_input_tokens": None,
     }
-    assert chat["facility_energy_kwh"] == pytest.approx(0.021, abs=1e-6)
-    assert chat["location_kgco2e"] == pytest.approx(0.0084, abs=1e-6)
-    assert chat["market_kgco2e"] == pytest.approx(0.0105, abs=1e-6)
-    assert chat["facility_energy_kwh_low"] < 0.021 < chat["facility_energy_kwh_high"]
+    assert chat["facility_energy_kwh"] == pytest.approx(0.012824, abs=1e-6)
+    assert chat["location_kgco2e"] == pytest.approx(0.0051298, abs=1e-6)
+    assert chat["market_kgco2e"] == pytest.approx(0.0064122, abs=1e-6)
+    # At the ends of what an input token takes 100.3 of 3,604.32 and 148 of 4,291.2.
+    assert chat["facility_energy_kwh_low"] < 0.012022
+    assert chat["facility_energy_kwh_high"] > 0.014899
     assert chat["revenue_usd"] == pytest.approx(0.003, abs=1e-12)
     # mail has no contract, so its sum is not known, and neither is the whole.
     assert (mail["revenue_usd"], found["total"]["revenue_usd"]) == (None, None)
-    # 200 of 7,200 weighted tokens of an hour.
-    assert mail["facility_energy_kwh"] == pytest.approx(0.432 * 200 / 7_200, abs=1e-6)
+    # 200 of 3,772.8 weighted tokens of an hour.
+    assert mail["facility_energy_kwh"] == pytest.approx(0.432 * 200 / 3_772.8, abs=1e-6)
     assert found["total"]["output_tokens"] == 300
     # What it cost within is for who asks.
     assert "known_cost_usd" not in chat
@@ -119,8 +123,8 @@ def test_a_statement_has_what_the_tenant_used_and_pays_for(folder: Path) -> None
 def test_the_terminal_shows_the_same(folder: Path) -> None:
     lines = ask(folder, "--tenant", "zeta", "--month", "2026-10").splitlines()
     assert lines[0].startswith("zeta (tenant-") and lines[0].endswith("2026-10: open, 3.2% of it booked")
-    # Half of what acme asked chat for: 0.0105 kWh.
-    assert lines[4].split() == ["chat", "1", "500", "–", "50", "0.01", "0.004", "0.005", "–"]
+    # Half of what acme asked chat for: 0.0064 kWh, 2.6 and 3.2 g.
+    assert lines[4].split() == ["chat", "1", "500", "–", "50", "0.01", "0.003", "0.003", "–"]
     assert "margin" not in "\n".join(lines)
 
 
