@@ -19,6 +19,8 @@ from pipelines.named_figures import figures_in_doubt, unplaced_hosts
 
 # The share of a model's joules in intervals with tokens. Below this, J/token covers too few of its joules.
 WELL_MATCHED = 0.9
+# Of a model's joules: a scope with less has no row of its own.
+LEAST_SHARE = 0.001
 UNMATCHED = (
     "* tokens were counted during less than 90 % of this model's energy (matched_ratio): J/token covers that part only"
 )
@@ -63,12 +65,17 @@ _SHOWN = """model, joules_per_total_token, joules_per_output_token, idle_energy_
     cost_coverage_ratio, is_cost_complete, is_carbon_complete, model_name"""
 _MODELS = f"""
 with {OF_SCOPES},
+-- The seconds of a model that a node's meter has instead of its boards are in the fleet's sum alone.
+shown as (
+    from by_scope
+    qualify energy_joules is null or energy_joules >= {LEAST_SHARE} * sum(energy_joules) over (partition by model)
+),
 named as (
-    select * replace (case when (select count(distinct scope) from by_scope where energy_joules > 0) > 1
+    select * replace (case when (select count(distinct scope) from shown where energy_joules > 0) > 1
         then format('{{}} ({{}})', model, scope) else model end as model),
         model as model_name,
         starts_with(model, '__') as is_reserved_name
-    from by_scope
+    from shown
 )
 select {_SHOWN} from named order by is_reserved_name, energy_joules desc nulls last, model
 """

@@ -150,6 +150,24 @@ def test_the_parts_that_the_terminal_names_add_up_to_all_parts() -> None:
         }
 
 
+@pytest.mark.parametrize(("of_the_node", "shown"), [(0.9e3, ["m"]), (1.1e3, ["m (board)", "m (node)"])])
+def test_a_thousandth_of_a_models_joules_by_another_meter_has_no_row(
+    tmp_path: Path, of_the_node: float, shown: list[str]
+) -> None:
+    """A node's meter has two seconds of it, as its boards' exporter was scraped late; the fleet's sum has them."""
+    path = tmp_path / "priced.yaml"
+    path.write_text(FLEET, encoding="utf-8")
+    fleet = load_fleet(path, {"WATTLEDGER_DATA": str(tmp_path / "data")})
+    days = [
+        publications.model_day(date(2026, 10, 1), "m", meter_scope=scope, energy_joules=joules, facility_energy_kwh=kwh)
+        for scope, joules, kwh in (("board", 1e6, 2.0), ("node", of_the_node, 0.5))
+    ]
+    with duckdb.connect(str(publications.write(fleet.published, marts_model_daily=days)), read_only=True) as connection:
+        rows = model_headline.models(connection, fleet).splitlines()[2:]
+    assert [re.split(r" {2,}", row)[0] for row in rows[: len(shown) + 1]] == [*shown, "fleet"]
+    assert " 2.5 " in rows[len(shown)]
+
+
 def test_the_first_page_has_three_tables_of_at_most_a_hundred_columns_and_the_others_have_names(tmp_path: Path) -> None:
     path = tmp_path / "priced.yaml"
     path.write_text(FLEET, encoding="utf-8")
