@@ -73,23 +73,15 @@ def load(
     series = series or _series(server, families, matchers, "1d")
     if not series:
         return Load(0, 0, 0, None, None)
-    samples = (
-        _each(server, {name: families[name] for name in series}, matchers, "sum(count_over_time({0}[1h]))")
-        if is_alive
-        else {}
-    )
+    there = {name: families[name] for name in series}
+    samples = _each(server, there, matchers, "sum(count_over_time({0}[1h]))") if is_alive else {}
     largest = max(series, key=lambda family: (family in metered, series[family], family))
-    counts = (
-        _each(server, {largest: families[largest]}, matchers, "quantile(0.5, count_over_time({0}[1h]))")
-        if is_alive
-        else {}
-    )
+    of_largest = {largest: families[largest]}
+    counts = _each(server, of_largest, matchers, "quantile(0.5, count_over_time({0}[1h]))") if is_alive else {}
     fullest = "quantile(0.5, max_over_time(count_over_time({0}[5m])[55m:5m]))"
-    most = _each(server, {largest: families[largest]}, matchers, fullest) if is_alive else {}
-    newest = _each(server, {name: families[name] for name in series}, matchers, "max(timestamp({0}))")
-    newest = newest or _each(
-        server, {name: families[name] for name in series}, matchers, "max(max_over_time(timestamp({0})[1d:1m]))"
-    )
+    most = _each(server, of_largest, matchers, fullest) if is_alive else {}
+    newest = _each(server, there, matchers, "max(timestamp({0}))")
+    newest = newest or _each(server, there, matchers, "max(max_over_time(timestamp({0})[1d:1m]))")
     return Load(
         len(series),
         sum(map(round, series.values())),

@@ -44,7 +44,7 @@
 
 {# Tokens as output tokens. #}
 {% macro priced_tokens(computed_input, cached_input, output, weight) -%}
-    ({{ output }} + {{ weight }} * ({{ computed_input }} + 0.1e0 * {{ cached_input }}))
+    ({{ output }} + {{ weight }} * ({{ computed_input }} + {{ cached_of_computed() }} * {{ cached_input }}))
 {%- endmacro %}
 {# Own joules of a request at one set of weights: `context_ratio` is its context over the mean one. #}
 {% macro own_joules(price, weight, context_weight) -%}
